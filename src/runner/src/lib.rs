@@ -1,0 +1,12 @@
+//! The host program. Folders are its rooms; arrows go down this list and nobody points back up.
+
+pub mod cli;
+pub mod exit;
+pub mod model;
+pub mod observe;
+pub mod project;
+pub mod sandbox;
+pub mod session;
+pub mod state;
+pub mod store;
+pub mod tools;

@@ -1,0 +1,3 @@
+//! The program `runner`.
+
+fn main() {}
