@@ -45,7 +45,7 @@ fn main() {
     let out = PathBuf::from(var("OUT_DIR"));
     let program = build_toolbox(workspace, &target_folder(&out).join("toolbox"));
     let bytes = fs::read(&program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(Sha256::digest(&bytes));
     // A copy: the build of another profile may replace the original while this one compiles.
     fs::write(out.join("toolbox"), bytes).expect("OUT_DIR is writable");
     println!("cargo::rustc-env=TOOLBOX_SHA256={digest}");
