@@ -28,7 +28,7 @@ check: ## Checks format, lints, documentation, licences, promises and the script
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check; \
 	else echo "notice: cargo-deny is not on PATH, licences and advisories are not checked"; fi
-	@.ci/packages
+	@.ci/architecture
 	@.ci/promises
 	@.ci/engine-check
 
