@@ -26,8 +26,7 @@ check: ## Checks format, lints, documentation, licences, promises and the script
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check; \
-	else echo "notice: cargo-deny is not on PATH, licences and advisories are not checked"; fi
+	@.ci/deny
 	@.ci/architecture
 	@.ci/promises
 	@.ci/engine-check
