@@ -1,1 +1,14 @@
-//! The sandbox room.
+//! Where hands live: the container engine, the link to a container's PID 1, the copies in and out.
+
+mod call;
+mod connection;
+mod facts;
+mod files;
+mod handshake;
+mod link;
+mod listener;
+mod outbox;
+mod slot;
+mod welcome;
+
+pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
