@@ -9,6 +9,8 @@ mod link;
 mod listener;
 mod outbox;
 mod slot;
+#[cfg(test)]
+mod tests;
 mod welcome;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
