@@ -1,9 +1,17 @@
-//! The sandbox room.
+//! Where hands live: the container engine, the link to a container's PID 1, the copies in and out.
 
-pub mod engine;
-pub(crate) mod environment;
-pub(crate) mod ids;
-pub mod image;
+mod call;
+mod connection;
+mod facts;
+mod files;
+mod handshake;
 pub mod limits;
-pub(crate) mod spec;
-pub(crate) mod verify;
+mod link;
+mod listener;
+mod outbox;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod welcome;
+
+pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
