@@ -1,1 +1,3 @@
 //! The sandbox room.
+
+pub mod limits;
