@@ -1,3 +1,17 @@
-//! The sandbox room.
+//! Where hands live: the container engine, the link to a container's PID 1, the copies in and out.
 
+mod call;
+mod connection;
+mod facts;
+mod files;
+mod handshake;
 pub mod limits;
+mod link;
+mod listener;
+mod outbox;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod welcome;
+
+pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
