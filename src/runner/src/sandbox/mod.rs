@@ -11,3 +11,6 @@ pub mod limits;
 pub(crate) mod spec;
 pub(crate) mod stage;
 pub(crate) mod verify;
+
+#[cfg(test)]
+mod trial;
