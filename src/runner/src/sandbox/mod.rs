@@ -1,9 +1,23 @@
-//! The sandbox room.
+//! Where hands live: the container engine, the link to a container's PID 1, the copies in and out.
 
+mod call;
+mod connection;
 pub mod engine;
 pub(crate) mod environment;
+mod facts;
+mod files;
+mod handshake;
 pub(crate) mod ids;
 pub mod image;
 pub mod limits;
+mod link;
+mod listener;
+mod outbox;
+mod slot;
 pub(crate) mod spec;
+#[cfg(test)]
+mod tests;
 pub(crate) mod verify;
+mod welcome;
+
+pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
