@@ -1,3 +1,5 @@
 //! The session room.
 
 pub mod journal;
+pub mod owner;
+pub mod recovery;
