@@ -2,15 +2,19 @@
 
 mod call;
 mod connection;
+mod copy;
 mod facts;
 mod files;
+mod get;
 mod handshake;
 mod link;
 mod listener;
 mod outbox;
+mod put;
 mod slot;
 #[cfg(test)]
 mod tests;
 mod welcome;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
+pub use copy::{Copied, CopyError};
