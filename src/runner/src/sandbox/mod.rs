@@ -7,6 +7,7 @@ mod facts;
 mod files;
 mod get;
 mod handshake;
+pub mod limits;
 mod link;
 mod listener;
 mod outbox;

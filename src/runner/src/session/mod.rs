@@ -1,1 +1,3 @@
 //! The session room.
+
+pub mod journal;
