@@ -3,18 +3,24 @@
 mod call;
 mod connection;
 mod copy;
+pub mod engine;
+pub(crate) mod environment;
 mod facts;
 mod files;
 mod get;
 mod handshake;
+pub(crate) mod ids;
+pub mod image;
 pub mod limits;
 mod link;
 mod listener;
 mod outbox;
 mod put;
 mod slot;
+pub(crate) mod spec;
 #[cfg(test)]
 mod tests;
+pub(crate) mod verify;
 mod welcome;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
