@@ -9,8 +9,13 @@ mod facts;
 mod files;
 mod get;
 mod handshake;
+pub(crate) mod cgroup;
+pub mod engine;
+pub(crate) mod environment;
+pub(crate) mod folder;
 pub(crate) mod ids;
 pub mod image;
+pub(crate) mod launch;
 pub mod limits;
 mod link;
 mod listener;
@@ -20,6 +25,7 @@ mod slot;
 pub(crate) mod spec;
 #[cfg(test)]
 mod tests;
+pub(crate) mod stage;
 pub(crate) mod verify;
 mod welcome;
 
