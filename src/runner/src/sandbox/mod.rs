@@ -2,16 +2,22 @@
 
 mod call;
 mod connection;
+pub mod engine;
+pub(crate) mod environment;
 mod facts;
 mod files;
 mod handshake;
+pub(crate) mod ids;
+pub mod image;
 pub mod limits;
 mod link;
 mod listener;
 mod outbox;
 mod slot;
+pub(crate) mod spec;
 #[cfg(test)]
 mod tests;
+pub(crate) mod verify;
 mod welcome;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};

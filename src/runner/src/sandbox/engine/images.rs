@@ -1,0 +1,46 @@
+//! Images on the engine.
+
+use bollard::query_parameters::ImportImageOptions;
+use futures_util::StreamExt;
+
+use super::{
+    super::image::{Image, MINIMAL, is_reference},
+    Engine, EngineError,
+};
+
+impl Engine {
+    /// Looks at an image and refuses one that cannot hold a sandbox.
+    pub async fn image(&self, reference: &str) -> Result<Image, EngineError> {
+        if !is_reference(reference) {
+            let reason = "it is not an image reference; write name[:tag], like debian:12".to_owned();
+            return Err(EngineError::ImageRefused { reference: reference.to_owned(), reason });
+        }
+        let answer = self.docker.inspect_image(reference);
+        match Engine::call("inspect the image", self.deadlines.ask, answer).await {
+            Ok(inspect) => Image::judge(reference, inspect),
+            Err(EngineError::Answer { status: 404, .. }) => {
+                let ours = reference == MINIMAL || reference.strip_prefix(MINIMAL).is_some_and(|tag| tag == ":latest");
+                let remedy = if ours {
+                    "make it: `runner image build`".to_owned()
+                } else {
+                    format!("fetch it (`docker pull {reference}`), or set local.image to another")
+                };
+                Err(EngineError::NoImage { reference: reference.to_owned(), remedy })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Loads a docker archive.
+    pub(crate) async fn load_image(&self, archive: Vec<u8>) -> Result<(), EngineError> {
+        let options = ImportImageOptions { quiet: true, ..ImportImageOptions::default() };
+        let mut answer = self.docker.import_image(options, bollard::body_full(archive.into()), None);
+        let drained = async {
+            while let Some(line) = answer.next().await {
+                line?;
+            }
+            Ok(())
+        };
+        Engine::call("load the image", self.deadlines.load, drained).await
+    }
+}
