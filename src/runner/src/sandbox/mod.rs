@@ -2,10 +2,12 @@
 
 mod call;
 mod connection;
+mod copy;
 pub mod engine;
 pub(crate) mod environment;
 mod facts;
 mod files;
+mod get;
 mod handshake;
 pub(crate) mod ids;
 pub mod image;
@@ -13,6 +15,7 @@ pub mod limits;
 mod link;
 mod listener;
 mod outbox;
+mod put;
 mod slot;
 pub(crate) mod spec;
 #[cfg(test)]
@@ -21,3 +24,4 @@ pub(crate) mod verify;
 mod welcome;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
+pub use copy::{Copied, CopyError};
