@@ -212,7 +212,8 @@ impl<F: FnMut(Piece) -> Result<(), Stop>> Walk<F> {
         }
         let failed = |error: std::io::Error, root: &Path| CopyError::host(&root.join(path), error);
         // Through the handle, which is known to be a regular file: opening cannot hang or reach another.
-        let mut file = File::open(format!("/proc/self/fd/{}", handle.as_raw_fd())).map_err(|e| failed(e, &self.root))?;
+        let mut file =
+            File::open(format!("/proc/self/fd/{}", handle.as_raw_fd())).map_err(|e| failed(e, &self.root))?;
         let executable = stat.st_mode & 0o111 != 0;
         self.give(Piece::Entry(Entry { path: path.to_owned(), kind: EntryKind::File { size, executable } }));
         let mut left = size;
