@@ -22,3 +22,5 @@ mod driver_tests;
 pub mod journal;
 pub mod progress;
 pub(crate) mod prompt;
+pub mod owner;
+pub mod recovery;
