@@ -1,16 +1,19 @@
 //! Where hands live: the container engine, the link to a container's PID 1, the copies in and out.
 
 mod call;
+pub(crate) mod cgroup;
 mod connection;
 mod copy;
 pub mod engine;
 pub(crate) mod environment;
 mod facts;
 mod files;
+pub(crate) mod folder;
 mod get;
 mod handshake;
 pub(crate) mod ids;
 pub mod image;
+pub(crate) mod launch;
 pub mod limits;
 mod link;
 mod listener;
@@ -18,6 +21,7 @@ mod outbox;
 mod put;
 mod slot;
 pub(crate) mod spec;
+pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
 pub(crate) mod verify;

@@ -20,7 +20,7 @@ pub(crate) mod driver;
 #[cfg(test)]
 mod driver_tests;
 pub mod journal;
+pub mod owner;
 pub mod progress;
 pub(crate) mod prompt;
-pub mod owner;
 pub mod recovery;
