@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 
 use super::journal::{EndCause, Journal};
 use super::owner::{self, Owner, OwnerError};
+use crate::sandbox::engine::Engine;
 use crate::state::{State, StateError};
 use crate::store::{Session, SessionFilter, Status, Store, StoreError};
 
@@ -28,6 +29,40 @@ pub trait Containers: Send + Sync {
 
     /// Kills and removes a container by its id, whatever state it is in; one that is gone already is no error.
     fn remove(&self, id: &str) -> BoxFuture<'_, Result<(), EngineFailure>>;
+}
+
+/// The containers of this install on a real engine.
+#[derive(Clone)]
+pub struct OnEngine {
+    engine: Engine,
+    token: String,
+}
+
+impl OnEngine {
+    /// Those that carry this state directory's token.
+    pub fn new(engine: Engine, state: &State) -> OnEngine {
+        OnEngine { engine, token: state.token().to_owned() }
+    }
+}
+
+impl Containers for OnEngine {
+    fn with_our_token(&self) -> BoxFuture<'_, Result<Vec<FoundContainer>, EngineFailure>> {
+        Box::pin(async {
+            let listed = self.engine.list_by_token(&self.token).await?;
+            let found = listed.into_iter().map(|container| FoundContainer {
+                id: container.id,
+                name: container.name,
+                running: container.alive,
+                session: Some(container.session).filter(|session| !session.is_empty()),
+            });
+            Ok(found.collect())
+        })
+    }
+
+    fn remove(&self, id: &str) -> BoxFuture<'_, Result<(), EngineFailure>> {
+        let id = id.to_owned();
+        Box::pin(async move { self.engine.end(&id).await.map_err(EngineFailure::from) })
+    }
 }
 
 /// A container that the engine knows.
