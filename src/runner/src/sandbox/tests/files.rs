@@ -147,16 +147,13 @@ async fn a_busy_worker_is_left_alone() {
     let place = Place::new();
     let (link, _control, mut worker) = up(&place).await;
     let calls: Vec<_> = (0..6).map(|n| read(&format!("s/1/{n}"), "/tmp/a")).collect();
-    let (replies, ()) = tokio::join!(
-        futures_util::future::join_all(calls.iter().map(|call| link.call(call))),
-        async {
-            for _ in 0..6 {
-                let (call, _) = worker.next_call().await;
-                tokio::time::sleep(timing().stuck / 2).await;
-                worker.done(call.id, text("/tmp/a"), b"hi").await;
-            }
+    let (replies, ()) = tokio::join!(futures_util::future::join_all(calls.iter().map(|call| link.call(call))), async {
+        for _ in 0..6 {
+            let (call, _) = worker.next_call().await;
+            tokio::time::sleep(timing().stuck / 2).await;
+            worker.done(call.id, text("/tmp/a"), b"hi").await;
         }
-    );
+    });
     assert!(replies.into_iter().all(|reply| reply.is_ok_and(|reply| reply.payload == b"hi")));
 }
 

@@ -60,9 +60,8 @@ async fn a_wrong_handshake_ends_the_sandbox() {
 #[tokio::test]
 async fn a_wrong_frame_ends_the_sandbox_and_its_calls() {
     let id = 1;
-    let done = |id, outcome, payload: &[u8]| {
-        frame(&FromSandbox::Done(Box::new(protocol::Done { id, outcome })), payload)
-    };
+    let done =
+        |id, outcome, payload: &[u8]| frame(&FromSandbox::Done(Box::new(protocol::Done { id, outcome })), payload);
     let entry = Entry { path: String::new(), kind: EntryKind::Folder };
     let good = done(id, bash_end(b"ok"), b"ok");
     let cases: Vec<(&str, Vec<u8>)> = vec![

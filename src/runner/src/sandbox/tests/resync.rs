@@ -20,9 +20,8 @@ const COMMANDS: [&str; 3] = ["true", "echo a longer command", "ls"];
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
-        timeout(Duration::from_secs(30), work).await.expect("a session that ends")
-    })
+    LocalSet::new()
+        .block_on(&runtime, async { timeout(Duration::from_secs(30), work).await.expect("a session that ends") })
 }
 
 fn start(pid1: &Rc<Faithful>, socket: PathBuf) {
