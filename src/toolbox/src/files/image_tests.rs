@@ -22,7 +22,7 @@ fn file(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
 }
 
 fn plain(width: u32, height: u32) -> DynamicImage {
-    DynamicImage::from(RgbImage::from_fn(width, height, |x, y| Rgb([(x % 256) as u8, (y % 256) as u8, 7])))
+    DynamicImage::from(RgbImage::from_fn(width, height, |x, y| Rgb([x.to_le_bytes()[0], y.to_le_bytes()[0], 7])))
 }
 
 fn decoded(picture: &Picture) -> DynamicImage {
