@@ -11,7 +11,6 @@ mod near;
 mod read;
 mod section;
 mod settings;
-mod size;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +22,6 @@ pub use error::{Place, ProjectError};
 pub use front_matter::Skill;
 pub(crate) use near::near;
 pub use settings::{DEFAULT_IMAGE, Settings};
-pub(crate) use size::show as show_size;
 
 /// A project: the folder with config.toml.
 #[derive(Debug, Clone)]
@@ -66,6 +64,7 @@ impl Project {
             return Err(ProjectError::NotAProject(root.to_owned()));
         };
         let config = config::parse(&path, &text)?;
+        config.written.check_alone()?;
         let name = match &config.name {
             Some(found) if agent::is_name(&found.value) => found.value.clone(),
             Some(found) => {

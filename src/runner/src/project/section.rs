@@ -3,7 +3,7 @@
 //! serde's `deny_unknown_fields` cannot name the nearest key or tell a wrong key from one that is documented and not
 //! built yet; this can, and every value keeps its place for checks across files.
 
-use std::ops::{Deref, RangeFrom, RangeInclusive};
+use std::ops::{Deref, RangeInclusive};
 use std::path::Path;
 
 use serde_json::Value;
@@ -12,7 +12,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, ProjectError};
 use super::near::near;
-use super::size;
 
 /// What happens to a documented key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,35 +167,43 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A number, whole or not, in `range`.
-    pub(super) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<Found<f64>>, ProjectError> {
+    /// Any number, whole or not; whoever reads it checks the range.
+    pub(super) fn number(&self, key: &str) -> Result<Option<Found<f64>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
         let number: Option<f64> = match value {
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().replace('_', "").parse().ok(),
             DeValue::Float(float) => float.as_str().replace('_', "").parse().ok(),
             _ => None,
         };
-        match number.filter(|number| range.contains(number)) {
+        match number {
             Some(number) => Ok(Some(Found { value: number, place })),
-            None => Err(self.wrong(key, place, &format!("a number in {}–{}", range.start(), range.end()), value)),
+            None => Err(self.wrong(key, place, "a number", value)),
         }
     }
 
-    /// A size such as `"512m"`, or a whole number of bytes, from `range`'s beginning up.
-    pub(super) fn size(&self, key: &str, range: RangeFrom<u64>) -> Result<Option<Found<u64>>, ProjectError> {
+    /// Any whole number of 64 bits, larger ones as the largest; whoever reads it checks the range.
+    pub(super) fn whole(&self, key: &str) -> Result<Option<Found<i64>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
-        let bytes = match value {
-            DeValue::String(text) => size::parse(text),
-            DeValue::Integer(integer) if integer.radix() == 10 => size::parse(&integer.as_str().replace('_', "")),
-            _ => None,
-        };
-        // Half of what 64 bits hold, so that sums of sizes cannot overflow.
-        match bytes.filter(|bytes| *bytes <= u64::MAX / 2).filter(|bytes| range.contains(bytes)) {
-            Some(bytes) => Ok(Some(Found { value: bytes, place })),
-            None => {
-                let low = size::show(range.start);
-                Err(self.wrong(key, place, &format!("a size such as \"512m\" from {low} up"), value))
+        match value {
+            DeValue::Integer(integer) => {
+                let digits = integer.as_str().replace('_', "");
+                let largest = if digits.starts_with('-') { i64::MIN } else { i64::MAX };
+                let number = i64::from_str_radix(&digits, integer.radix()).unwrap_or(largest);
+                Ok(Some(Found { value: number, place }))
             }
+            _ => Err(self.wrong(key, place, "a whole number", value)),
+        }
+    }
+
+    /// A size such as `"512m"`, or a whole number of bytes, as text; whoever reads it checks it.
+    pub(super) fn size(&self, key: &str) -> Result<Option<Found<String>>, ProjectError> {
+        let Some((value, place)) = self.get(key) else { return Ok(None) };
+        match value {
+            DeValue::String(text) => Ok(Some(Found { value: text.deref().to_owned(), place })),
+            DeValue::Integer(integer) if integer.radix() == 10 => {
+                Ok(Some(Found { value: integer.as_str().replace('_', ""), place }))
+            }
+            _ => Err(self.wrong(key, place, "a size such as \"512m\"", value)),
         }
     }
 

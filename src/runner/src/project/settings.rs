@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use super::error::{Place, ProjectError};
 use super::section::{Found, Keys, Known, Section};
-use super::size;
+use crate::sandbox::limits::{Limits, LimitsError, Wanted};
 
 /// The image of agents that name none: the one that `runner image build` makes.
 pub const DEFAULT_IMAGE: &str = "runner/minimal";
 
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 const WEEK: u64 = 7 * 24 * 3600;
 
 pub(super) const PROJECT_LOCAL: Keys = &[
@@ -39,16 +37,8 @@ pub(super) const AGENT_LOCAL: Keys = &[
 pub struct Settings {
     /// Image reference.
     pub image: String,
-    /// Memory of the container in bytes, /tmp included.
-    pub memory: u64,
-    /// CPUs; `None` is the default, min(2, the engine's).
-    pub cpus: Option<f64>,
-    /// Processes and threads.
-    pub pids: u32,
-    /// Bytes of /tmp.
-    pub tmp_size: u64,
-    /// Inodes of /tmp.
-    pub tmp_inodes: u64,
+    /// Limits of the container.
+    pub limits: Limits,
     /// OCI runtime; `None` is the engine's default.
     pub runtime: Option<String>,
     /// Active time of a session.
@@ -67,11 +57,11 @@ pub struct Settings {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Written {
     image: Option<Found<String>>,
-    memory: Option<Found<u64>>,
+    memory: Option<Found<String>>,
     cpus: Option<Found<f64>>,
-    pids: Option<Found<u64>>,
-    tmp_size: Option<Found<u64>>,
-    tmp_inodes: Option<Found<u64>>,
+    pids: Option<Found<i64>>,
+    tmp_size: Option<Found<String>>,
+    tmp_inodes: Option<Found<i64>>,
     runtime: Option<Found<String>>,
     timeout: Option<Found<u64>>,
     bash_timeout: Option<Found<u64>>,
@@ -97,11 +87,11 @@ impl Written {
         }
         let Some(local) = local else { return Ok(written) };
         written.image = local.string("image")?;
-        written.memory = local.size("memory", 64 * MIB..)?;
-        written.cpus = local.number("cpus", 0.1..=host_cpus())?;
-        written.pids = local.integer("pids", 16..=65536, "")?;
-        written.tmp_size = local.size("tmpSize", MIB..)?;
-        written.tmp_inodes = local.integer("tmpInodes", 16..=1 << 40, "")?;
+        written.memory = local.size("memory")?;
+        written.cpus = local.number("cpus")?;
+        written.pids = local.whole("pids")?;
+        written.tmp_size = local.size("tmpSize")?;
+        written.tmp_inodes = local.whole("tmpInodes")?;
         written.runtime = local.string("runtime")?;
         if !agent {
             written.timeout = local.integer("timeout", 1..=WEEK, "seconds")?;
@@ -116,58 +106,78 @@ impl Written {
 
     /// The settings of an agent that wrote `self` in a project that wrote `project`.
     pub(super) fn over(self, project: &Self) -> Result<Settings, ProjectError> {
-        let memory = self.memory.or_else(|| project.memory.clone());
-        let bytes = memory.as_ref().map_or(4 * GIB, |found| found.value);
-        let tmp = self.tmp_size.or_else(|| project.tmp_size.clone());
-        let tmp_size = match &tmp {
-            Some(found) => found.value,
-            None => GIB.min(bytes / 4),
-        };
-        // tmpfs pages are charged to the container's memory and the OOM killer cannot free them; /dev/shm has 16 MiB.
-        if tmp_size + 16 * MIB > bytes / 2 {
-            let place = tmp.or(memory).map_or_else(|| Place::file("config.toml"), |found| found.place);
-            return Err(ProjectError::Content {
-                place,
-                what: format!(
-                    "`local.tmpSize` of {} and 16m for /dev/shm are more than half of `local.memory` of {}",
-                    size::show(tmp_size),
-                    size::show(bytes)
-                ),
-                hint: Some(format!(
-                    "set `local.tmpSize` to at most {} or raise `local.memory`",
-                    size::show((bytes / 2).saturating_sub(16 * MIB))
-                )),
-            });
-        }
-        let value = |own: Option<Found<u64>>, other: &Option<Found<u64>>, default: u64| {
-            own.or_else(|| other.clone()).map_or(default, |found| found.value)
-        };
-        let text = |own: Option<Found<String>>, other: &Option<Found<String>>| {
-            own.or_else(|| other.clone()).map(|found| found.value)
+        let limits = self.resolve(project).map_err(|error| self.blame(project, &error))?;
+        let value = |own: &Option<Found<u64>>, other: &Option<Found<u64>>, default: u64| {
+            either(own.as_ref(), other.as_ref()).unwrap_or(default)
         };
         Ok(Settings {
-            image: text(self.image, &project.image).unwrap_or_else(|| DEFAULT_IMAGE.to_owned()),
-            memory: bytes,
-            cpus: self.cpus.or_else(|| project.cpus.clone()).map(|found| found.value),
-            pids: u32::try_from(value(self.pids, &project.pids, 512)).expect("the range was checked"),
-            tmp_size,
-            tmp_inodes: value(self.tmp_inodes, &project.tmp_inodes, 200_000),
-            runtime: text(self.runtime, &project.runtime),
-            timeout: Duration::from_secs(value(self.timeout, &project.timeout, 900)),
-            bash_timeout: Duration::from_secs(value(self.bash_timeout, &project.bash_timeout, 120)),
-            orphan_grace: u32::try_from(value(self.orphan_grace, &project.orphan_grace, 600))
+            image: either(self.image.as_ref(), project.image.as_ref()).unwrap_or_else(|| DEFAULT_IMAGE.to_owned()),
+            limits,
+            runtime: either(self.runtime.as_ref(), project.runtime.as_ref()),
+            timeout: Duration::from_secs(value(&self.timeout, &project.timeout, 900)),
+            bash_timeout: Duration::from_secs(value(&self.bash_timeout, &project.bash_timeout, 120)),
+            orphan_grace: u32::try_from(value(&self.orphan_grace, &project.orphan_grace, 600))
                 .expect("the range was checked"),
-            max_turns: value(self.max_turns, &project.max_turns, 200),
-            max_tokens: self.max_tokens.or_else(|| project.max_tokens.clone()).map(|found| found.value),
+            max_turns: value(&self.max_turns, &project.max_turns, 200),
+            max_tokens: either(self.max_tokens.as_ref(), project.max_tokens.as_ref()),
         })
+    }
+
+    /// Checks the limits of the project's file alone; whether /tmp fits into the memory is the agent's to say.
+    pub(super) fn check_alone(&self) -> Result<(), ProjectError> {
+        match self.resolve(&Self::default()) {
+            Err(error) if !matches!(error, LimitsError::TmpTooLarge { .. }) => {
+                Err(self.blame(&Self::default(), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The container's limits, checked each and against each other.
+    fn resolve(&self, project: &Self) -> Result<Limits, LimitsError> {
+        let wanted = Wanted {
+            memory: either(self.memory.as_ref(), project.memory.as_ref()),
+            cpus: either(self.cpus.as_ref(), project.cpus.as_ref()),
+            pids: either(self.pids.as_ref(), project.pids.as_ref()),
+            tmp_size: either(self.tmp_size.as_ref(), project.tmp_size.as_ref()),
+            tmp_inodes: either(self.tmp_inodes.as_ref(), project.tmp_inodes.as_ref()),
+        };
+        Limits::resolve(&wanted, host_cpus())
+    }
+
+    /// The error at the key that is to blame.
+    fn blame(&self, project: &Self, error: &LimitsError) -> ProjectError {
+        let keys: &[&str] = match error {
+            LimitsError::NotASize { key, .. } | LimitsError::OutOfRange { key, .. } => &[*key],
+            LimitsError::TmpTooLarge { .. } => &["local.tmpSize", "local.memory"],
+        };
+        let mut places = [self, project].into_iter().flat_map(|file| keys.iter().filter_map(|key| file.place_of(key)));
+        ProjectError::content(places.next().unwrap_or_else(|| Place::file("config.toml")), error.to_string())
+    }
+
+    /// Where a limit was written in this file.
+    fn place_of(&self, key: &str) -> Option<Place> {
+        match key {
+            "local.memory" => self.memory.as_ref().map(|found| &found.place),
+            "local.cpus" => self.cpus.as_ref().map(|found| &found.place),
+            "local.pids" => self.pids.as_ref().map(|found| &found.place),
+            "local.tmpSize" => self.tmp_size.as_ref().map(|found| &found.place),
+            "local.tmpInodes" => self.tmp_inodes.as_ref().map(|found| &found.place),
+            _ => None,
+        }
+        .cloned()
     }
 }
 
-/// CPUs of this host, which is the engine's too: only local engines are used.
-#[allow(clippy::cast_precision_loss)]
-fn host_cpus() -> f64 {
+/// The agent's value if it has one, else the project's.
+fn either<T: Clone>(own: Option<&Found<T>>, project: Option<&Found<T>>) -> Option<T> {
+    own.or(project).map(|found| found.value.clone())
+}
+
+/// Processors of this host, which is the engine's too: only local engines are used.
+fn host_cpus() -> u32 {
     let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-    online.map_or(1.0, |count| count.max(1) as f64)
+    online.and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
 }
 
 /// Image references and runtime names go into URLs and argument lists: one word of harmless characters.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::sandbox::limits::{Limits, Wanted};
 
 /// A folder with these files.
 fn place(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -36,7 +37,7 @@ fn complaint(project: &str, agent: &str) -> String {
 fn an_agent_takes_the_projects_settings_and_its_own() {
     let project = format!(
         "bashTimeout = 60\norphanGrace = 30\nmaxTurns = 7\nprojectName = \"demo\"\n{MODEL}\
-         [local]\nmemory = \"2g\"\ntimeout = 100\npids = 100\nruntime = \"crun\"\n"
+         [local]\nmemory = \"2g\"\ntimeout = 100\npids = 100\nruntime = \"crun\"\ncpus = 0.5\n"
     );
     let own = "timeout = 50\nmaxTokens = 1000\n[params]\nrepo = \"x/y\"\nn = [1, 2.5, true]\nd = 2024-01-01\n\
                [local]\nimage = \"my/image:1\"\npids = 200\ntmpSize = \"100m\"\n";
@@ -56,11 +57,7 @@ fn an_agent_takes_the_projects_settings_and_its_own() {
         model: ModelSettings { name: "main".to_owned(), source: ModelSource::Script { file: root.join("turns.json") } },
         settings: Settings {
             image: "my/image:1".to_owned(),
-            memory: 2 << 30,
-            cpus: None,
-            pids: 200,
-            tmp_size: 100 << 20,
-            tmp_inodes: 200_000,
+            limits: Limits { memory: 2 << 30, milli_cpus: 500, pids: 200, tmp_size: 100 << 20, tmp_inodes: 200_000 },
             runtime: Some("crun".to_owned()),
             timeout: Duration::from_secs(50),
             bash_timeout: Duration::from_secs(60),
@@ -75,17 +72,13 @@ fn an_agent_takes_the_projects_settings_and_its_own() {
 
 #[test]
 fn everything_has_a_default() {
-    let place = place(&[("config.toml", MODEL), ("agents/a/SKILL.md", "Do.")]);
+    let place = place(&[("config.toml", &format!("local.cpus = 1\n{MODEL}")), ("agents/a/SKILL.md", "Do.")]);
     let settings = Project::open(place.path()).unwrap().agent("a").unwrap().settings;
     assert_eq!(
         settings,
         Settings {
             image: "runner/minimal".to_owned(),
-            memory: 4 << 30,
-            cpus: None,
-            pids: 512,
-            tmp_size: 1 << 30,
-            tmp_inodes: 200_000,
+            limits: Limits::resolve(&Wanted { cpus: Some(1.0), ..Wanted::default() }, 1).unwrap(),
             runtime: None,
             timeout: Duration::from_secs(900),
             bash_timeout: Duration::from_secs(120),
@@ -100,21 +93,21 @@ fn everything_has_a_default() {
 #[test]
 fn limits_out_of_range_name_the_key_and_the_range() {
     let local = |line: &str| complaint(&format!("{MODEL}[local]\n{line}\n"), "");
-    insta::assert_snapshot!(local("memory = \"1m\""), @r#"/config.toml:5:10: `local.memory` must be a size such as "512m" from 64m up, not "1m""#);
-    insta::assert_snapshot!(local("memory = 0"), @r#"/config.toml:5:10: `local.memory` must be a size such as "512m" from 64m up, not 0"#);
-    insta::assert_snapshot!(local("memory = \"lots\""), @r#"/config.toml:5:10: `local.memory` must be a size such as "512m" from 64m up, not "lots""#);
-    insta::assert_snapshot!(local("cpus = 0"), @"/config.toml:5:8: `local.cpus` must be a number in 0.1–2, not 0");
-    insta::assert_snapshot!(local("pids = 1"), @"/config.toml:5:8: `local.pids` must be a whole number in 16–65536, not 1");
-    insta::assert_snapshot!(local("pids = -5"), @"/config.toml:5:8: `local.pids` must be a whole number in 16–65536, not -5");
-    insta::assert_snapshot!(local("tmpSize = \"3g\""), @"/config.toml:5:11: `local.tmpSize` of 3g and 16m for /dev/shm are more than half of `local.memory` of 4g [set `local.tmpSize` to at most 2032m or raise `local.memory`]");
-    insta::assert_snapshot!(local("memory = \"64m\"\ntmpSize = \"17m\""), @"/config.toml:6:11: `local.tmpSize` of 17m and 16m for /dev/shm are more than half of `local.memory` of 64m [set `local.tmpSize` to at most 16m or raise `local.memory`]");
-    insta::assert_snapshot!(local("tmpInodes = 0"), @"/config.toml:5:13: `local.tmpInodes` must be a whole number in 16–1099511627776, not 0");
+    insta::assert_snapshot!(local("memory = \"1m\""), @r#"/config.toml:5:10: local.memory is "1m"; it must be 64m to 16t"#);
+    insta::assert_snapshot!(local("memory = 0"), @r#"/config.toml:5:10: local.memory is "0"; it must be 64m to 16t"#);
+    insta::assert_snapshot!(local("memory = \"lots\""), @r#"/config.toml:5:10: local.memory is "lots"; it must be a size like "512m" or "4g""#);
+    insta::assert_snapshot!(local("cpus = 0"), @"/config.toml:5:8: local.cpus is 0; it must be 0.1 to 2, the host's number of processors");
+    insta::assert_snapshot!(local("pids = 1"), @"/config.toml:5:8: local.pids is 1; it must be 16 to 65536");
+    insta::assert_snapshot!(local("pids = -5"), @"/config.toml:5:8: local.pids is -5; it must be 16 to 65536");
+    insta::assert_snapshot!(local("tmpSize = \"3g\""), @"/config.toml:5:11: local.tmpSize is 3g; with the 16m of /dev/shm it must be at most half of local.memory (4g), so at most 2032m");
+    insta::assert_snapshot!(local("memory = \"64m\"\ntmpSize = \"17m\""), @"/config.toml:6:11: local.tmpSize is 17m; with the 16m of /dev/shm it must be at most half of local.memory (64m), so at most 16m");
+    insta::assert_snapshot!(local("tmpInodes = 0"), @"/config.toml:5:13: local.tmpInodes is 0; it must be 64 to 100000000");
     insta::assert_snapshot!(local("timeout = 0"), @"/config.toml:5:11: `local.timeout` must be a whole number of seconds in 1–604800, not 0");
     insta::assert_snapshot!(local("timeout = 604801"), @"/config.toml:5:11: `local.timeout` must be a whole number of seconds in 1–604800, not 604801");
     insta::assert_snapshot!(local("timeout = 1.5"), @"/config.toml:5:11: `local.timeout` must be a whole number of seconds in 1–604800, not 1.5");
     insta::assert_snapshot!(local("image = \"a b\""), @r#"/config.toml:5:9: `local.image` is not a usable name: "a b""#);
-    assert!(local("cpus = 100000").contains("`local.cpus` must be a number in 0.1–"), "{}", local("cpus = 100000"));
-    assert!(local("cpus = nan").contains("`local.cpus` must be a number in 0.1–"), "{}", local("cpus = nan"));
+    assert!(local("cpus = 100000").contains("local.cpus is "), "{}", local("cpus = 100000"));
+    assert!(local("cpus = nan").contains("local.cpus is "), "{}", local("cpus = nan"));
     let agent = |line: &str| complaint(MODEL, line);
     insta::assert_snapshot!(agent("bashTimeout = 0"), @"/agents/a/config.toml:1:15: `bashTimeout` must be a whole number of seconds in 1–604800, not 0");
     insta::assert_snapshot!(agent("maxTurns = 0"), @"/agents/a/config.toml:1:12: `maxTurns` must be a whole number from 1 up, not 0");
@@ -126,7 +119,7 @@ fn limits_out_of_range_name_the_key_and_the_range() {
 #[test]
 fn limits_are_checked_across_files() {
     let project = format!("{MODEL}[local]\ntmpSize = \"1g\"\n");
-    insta::assert_snapshot!(complaint(&project, "[local]\nmemory = \"1g\"\n"), @"/config.toml:5:11: `local.tmpSize` of 1g and 16m for /dev/shm are more than half of `local.memory` of 1g [set `local.tmpSize` to at most 496m or raise `local.memory`]");
+    insta::assert_snapshot!(complaint(&project, "[local]\nmemory = \"1g\"\n"), @"/agents/a/config.toml:2:10: local.tmpSize is 1g; with the 16m of /dev/shm it must be at most half of local.memory (1g), so at most 496m");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A session's journal: its events as types, and how they become rows of the store.
 //!
-//! A row is a kind and a JSON body. Strings longer than [`INLINE`] leave the body and are kept as payloads of their own:
-//! `{"$blob": "<sha256>"}` stands in their place. A member that is called `$blob` already gets one more `$`, so nothing
-//! that a model or a tool writes can name a payload.
+//! A row is a kind and a JSON body; long strings of it are kept as payloads of their own ([`payload`]).
+
+mod payload;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,14 +10,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::store::{Blob, BlobId, EventRow, Generation, NewEvent, SessionKey, Store, StoreError};
-
-/// Longest string, in bytes, that stays inside a row.
-pub const INLINE: usize = 16 * 1024;
-
-const MARK: &str = "$blob";
+use crate::store::{EventRow, Generation, NewEvent, SessionKey, Store, StoreError};
 
 /// What happened in a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -317,16 +312,16 @@ impl Event {
     /// The row that stands for it, with the payloads that left its body.
     pub fn to_row(&self) -> NewEvent {
         let (body, blobs) = match self {
-            Event::Started(b) => encode(b),
-            Event::Assistant(b) => encode(b),
-            Event::ToolStarted(b) => encode(b),
-            Event::ToolFinished(b) => encode(b),
-            Event::Status(b) => encode(b),
-            Event::Informed(b) => encode(b),
-            Event::Suspended(b) => encode(b),
-            Event::Resumed(b) => encode(b),
-            Event::Returned(b) => encode(b),
-            Event::Ended(b) => encode(b),
+            Event::Started(b) => payload::encode(b),
+            Event::Assistant(b) => payload::encode(b),
+            Event::ToolStarted(b) => payload::encode(b),
+            Event::ToolFinished(b) => payload::encode(b),
+            Event::Status(b) => payload::encode(b),
+            Event::Informed(b) => payload::encode(b),
+            Event::Suspended(b) => payload::encode(b),
+            Event::Resumed(b) => payload::encode(b),
+            Event::Returned(b) => payload::encode(b),
+            Event::Ended(b) => payload::encode(b),
         };
         NewEvent { kind: Cow::Borrowed(self.kind()), body, blobs }
     }
@@ -334,11 +329,9 @@ impl Event {
     /// Reads a row, fetching the payloads that left its body.
     pub async fn from_row(store: &dyn Store, row: &EventRow) -> Result<Event, JournalError> {
         let broken = |source| JournalError::Row { seq: row.seq, kind: row.kind.clone(), source: Arc::new(source) };
-        let body = if row.body.contains(MARK) {
-            let body = parse(&row.body).map_err(broken)?;
-            Cow::Owned(fetch(store, body).await?.to_string())
-        } else {
-            Cow::Borrowed(row.body.as_str())
+        let body = match payload::references(&row.body).map_err(broken)? {
+            Some(body) => Cow::Owned(payload::fetch(store, body).await?.to_string()),
+            None => Cow::Borrowed(row.body.as_str()),
         };
         decode(&row.kind, &body).map_err(broken)
     }
@@ -416,6 +409,15 @@ impl Journal {
     }
 }
 
+/// What a row says as JSON, with the payloads that left its body; also of a kind that this runner does not know.
+pub async fn body(store: &dyn Store, row: &EventRow) -> Result<Value, JournalError> {
+    let broken = |source| JournalError::Row { seq: row.seq, kind: row.kind.clone(), source: Arc::new(source) };
+    match payload::references(&row.body).map_err(broken)? {
+        Some(body) => Ok(payload::fetch(store, body).await?),
+        None => payload::parse(&row.body).map_err(broken),
+    }
+}
+
 /// Reads a whole journal.
 pub async fn load(store: &dyn Store, key: SessionKey) -> Result<Vec<Event>, JournalError> {
     const PAGE: usize = 256;
@@ -433,21 +435,9 @@ pub async fn load(store: &dyn Store, key: SessionKey) -> Result<Vec<Event>, Jour
     }
 }
 
-/// Serializes a body. Most are small and leave by the first return.
-fn encode<T: Serialize>(body: &T) -> (String, Vec<Blob>) {
-    let text = serde_json::to_string(body).expect("events have string keys and no other way to fail");
-    if text.len() <= INLINE && !text.contains(MARK) {
-        return (text, Vec::new());
-    }
-    let mut value = serde_json::to_value(body).expect("what was just written");
-    let mut blobs = Vec::new();
-    take_out(&mut value, &mut blobs);
-    (value.to_string(), blobs)
-}
-
 fn decode(kind: &str, body: &str) -> Result<Event, serde_json::Error> {
     fn read<T: DeserializeOwned>(body: &str, event: fn(T) -> Event) -> Result<Event, serde_json::Error> {
-        parse(body).map(event)
+        payload::parse(body).map(event)
     }
     match kind {
         "started" => read(body, Event::Started),
@@ -464,69 +454,5 @@ fn decode(kind: &str, body: &str) -> Result<Event, serde_json::Error> {
     }
 }
 
-/// Reads a body of ours. It may nest deeper than what came from outside, which already had to pass the parser's limit.
-fn parse<T: DeserializeOwned>(body: &str) -> Result<T, serde_json::Error> {
-    let mut reader = serde_json::Deserializer::from_str(body);
-    reader.disable_recursion_limit();
-    let value = T::deserialize(&mut reader)?;
-    reader.end()?;
-    Ok(value)
-}
-
-/// True for `$blob` with any number of `$`.
-fn is_mark(name: &str) -> bool {
-    name.trim_start_matches('$') == "blob" && name.starts_with('$')
-}
-
-fn take_out(value: &mut Value, blobs: &mut Vec<Blob>) {
-    match value {
-        Value::String(text) if text.len() > INLINE => {
-            let blob = Blob::new(std::mem::take(text).into_bytes());
-            *value = Value::Object(Map::from_iter([(MARK.to_owned(), Value::String(blob.id().to_string()))]));
-            blobs.push(blob);
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| take_out(item, blobs)),
-        Value::Object(members) => {
-            for (mut name, mut member) in std::mem::take(members) {
-                take_out(&mut member, blobs);
-                if is_mark(&name) {
-                    name.insert(0, '$');
-                }
-                members.insert(name, member);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Undoes [`take_out`].
-fn fetch(store: &dyn Store, value: Value) -> BoxFuture<'_, Result<Value, StoreError>> {
-    Box::pin(async move {
-        Ok(match value {
-            Value::Array(items) => {
-                let mut fetched = Vec::with_capacity(items.len());
-                for item in items {
-                    fetched.push(fetch(store, item).await?);
-                }
-                Value::Array(fetched)
-            }
-            Value::Object(members) => {
-                if let Some(id) = members.get(MARK).and_then(Value::as_str) {
-                    let id = BlobId::try_from(id.to_owned())
-                        .map_err(|_| StoreError::UnknownBlob(Blob::new(id.as_bytes().to_vec()).id()))?;
-                    let bytes = store.get_blob(id).await?;
-                    return Ok(Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-                }
-                let mut fetched = Map::new();
-                for (mut name, member) in members {
-                    if is_mark(&name) {
-                        name.remove(0);
-                    }
-                    fetched.insert(name, fetch(store, member).await?);
-                }
-                Value::Object(fetched)
-            }
-            other => other,
-        })
-    })
-}
+#[cfg(test)]
+mod tests;

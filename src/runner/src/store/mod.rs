@@ -24,6 +24,17 @@
 //!
 //! The store knows nothing of what an event means: a kind, and a body of JSON text.
 
+mod operation;
+mod queue;
+mod schema;
+mod sqlite;
+mod writer;
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod faults;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
@@ -32,6 +43,8 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
+
+pub use sqlite::SqliteStore;
 
 /// What a verb of the store returns.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -44,7 +57,8 @@ pub trait Store: Send + Sync {
     /// Appends to a session's journal and returns the line's number once it is durable.
     fn append(&self, key: SessionKey, generation: Generation, event: NewEvent) -> StoreFuture<'_, u64>;
 
-    /// Queues a journal line at once, without waiting for it; a failure is returned by this session's next awaited verb.
+    /// Queues a journal line at once, without waiting for it; a failure is returned by the next awaited verb that writes
+    /// under this session's generation, or by [`Store::flush`].
     ///
     /// The future is back-pressure only: it is ready already unless the queue is full.
     fn append_later(&self, key: SessionKey, generation: Generation, event: NewEvent) -> BoxFuture<'_, ()>;
@@ -86,8 +100,8 @@ pub trait Store: Send + Sync {
     /// Milliseconds since 1970 by the store's clock, the only one that leases and rows go by.
     fn now(&self) -> StoreFuture<'_, i64>;
 
-    /// Waits until everything queued before is durable.
-    fn flush(&self) -> StoreFuture<'_, ()>;
+    /// Waits until everything queued for this session is durable, and returns what failed of it.
+    fn flush(&self, key: SessionKey) -> StoreFuture<'_, ()>;
 
     /// Returns a counter that changes soon after anybody, in any process, changed the store. It may also change without
     /// reason.
