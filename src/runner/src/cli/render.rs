@@ -20,7 +20,7 @@ pub fn text(event: &Event, style: Style, everything: bool) -> String {
     let mut out = String::new();
     match event {
         Event::Started(e) => {
-            heading(&mut out, style, "started", &e.agent);
+            heading(&mut out, style, "started", &sanitise::line(&e.agent));
             body(&mut out, style, e.task.as_deref().unwrap_or_default(), everything);
         }
         Event::Assistant(e) => {
@@ -98,8 +98,10 @@ pub fn json_line(session: &str, row: &EventRow, body: &Value) -> String {
 }
 
 fn heading(out: &mut String, style: Style, kind: &str, rest: &str) {
-    let gap = " ".repeat(10_usize.saturating_sub(kind.len()));
-    let _ = write!(out, "{}{gap} {rest}", style.dim(kind));
+    out.push_str(&style.dim(kind));
+    if !rest.is_empty() {
+        let _ = write!(out, "{} {rest}", " ".repeat(10_usize.saturating_sub(kind.len())));
+    }
 }
 
 fn body(out: &mut String, style: Style, text: &str, everything: bool) {
@@ -186,13 +188,32 @@ mod tests {
         let finished = ToolFinished {
             key: "s/1/0".into(),
             name: "bash".into(),
-            text: (1..=40).map(|n| format!("line {n}\n")).collect(),
+            text: (1..=40).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n"),
             duration_ms: 1234,
             ..ToolFinished::default()
         };
         let shown = [Event::Assistant(assistant), Event::ToolFinished(finished)]
             .map(|event| text(&event, Style::PLAIN, false))
             .join("\n");
-        insta::assert_snapshot!(shown.replace(&"x".repeat(188), "x…x"), @"");
+        insta::assert_snapshot!(shown.replace(&"x".repeat(188), "x…x"), @r#"
+        assistant  turn 1 · 10 tokens in, 2 out
+          I look around.
+          → bash {"command":"ls"}
+          → bash {"command":"x…x…
+        result     bash ok 1.2 s
+          line 1
+          line 2
+          line 3
+          line 4
+          line 5
+          line 6
+          line 7
+          line 8
+          line 9
+          line 10
+          line 11
+          line 12
+          … 28 more lines (--full)
+        "#);
     }
 }

@@ -70,7 +70,11 @@ impl<'a> Summary<'a> {
         for event in events {
             match event {
                 Event::Started(e) => {
-                    (sum.task, sum.model, sum.image) = (e.task.as_deref(), e.model.as_deref(), Some(e.image.as_str()));
+                    (sum.task, sum.model, sum.image) = (
+                        e.task.as_deref(),
+                        e.model.as_deref(),
+                        Some(e.image.as_str()).filter(|image| !image.is_empty()),
+                    );
                 }
                 Event::Assistant(e) => {
                     sum.turns = sum.turns.max(e.turn);
@@ -119,17 +123,15 @@ impl<'a> Summary<'a> {
         field("session", &session.id)?;
         field("agent", &session.agent)?;
         field("project", &session.project)?;
-        match &session.end {
-            Some((end, at)) => {
-                field("state", &format!("{} (exit code {}): {}", end.cause, end.exit_code, end.message))?;
-                let took = table::duration(at - session.created_at);
-                field("started", &table::date_time(session.created_at))?;
-                field("ended", &format!("{}, after {took}", table::date_time(*at)))?;
-            }
-            None => {
-                field("state", condition.as_str())?;
-                field("started", &table::date_time(session.created_at))?;
-            }
+        let started = table::date_time(session.created_at);
+        if let Some((end, at)) = &session.end {
+            let took = table::duration(at - session.created_at);
+            field("state", &format!("{} (exit code {}): {}", end.cause, end.exit_code, end.message))?;
+            field("started", &started)?;
+            field("ended", &format!("{}, after {took}", table::date_time(*at)))?;
+        } else {
+            field("state", condition.as_str())?;
+            field("started", &started)?;
         }
         if let Some(by) = &session.stop_requested_by {
             field("stopped by", by)?;

@@ -97,9 +97,9 @@ pub(crate) fn write(out: &mut dyn Write, style: Style, headings: &[&str], rows: 
 
 /// A duration as people say it, from milliseconds.
 pub(crate) fn duration(ms: i64) -> String {
+    let ms = ms.max(0);
     let seconds = ms / 1000;
     match seconds {
-        ..0 => "0 ms".to_owned(),
         0 => format!("{ms} ms"),
         1..60 => format!("{seconds}.{} s", ms % 1000 / 100),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -143,9 +143,9 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out, Style::PLAIN, &["ONE", "TWO", "THREE"], &rows).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
-        ONE             TWO   THREE
-        a               日本  x
-        long\u{1b}[2J   b
+        ONE            TWO   THREE
+        a              日本  x
+        long\u{1b}[2J  b
         ");
         let mut out = Vec::new();
         write(&mut out, Style { coloured: true }, &["ONE", "TWO", "THREE"], &rows).unwrap();

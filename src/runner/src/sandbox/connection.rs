@@ -200,11 +200,6 @@ impl Connection {
         self.lock().last_done
     }
 
-    /// True when a call of this key is unfinished here.
-    pub(super) fn holds(&self, key: &str) -> bool {
-        self.lock().calls.values().any(|slot| slot.key == key)
-    }
-
     /// Ends the connection and gives back the calls that the other side may have begun; callers of the others are told
     /// that theirs was not sent.
     pub(super) fn close(&self) -> Vec<Slot> {

@@ -12,6 +12,7 @@
 //! The container's name was recorded by the caller before: whatever happens here, also to this process, the container
 //! can be found by it and ended.
 
+use bollard::models::ContainerCreateBody;
 use protocol::Ids;
 
 use super::{
@@ -130,11 +131,15 @@ impl Launch<'_> {
         let order = spec.body(engine.facts())?;
         let id = engine.create(self.name, order.clone()).await?;
         drop(lock);
-        let found = engine.inspect(&id).await?;
-        match verify::compare(self.name, &order, self.image, engine.facts(), &found.whole) {
+        match self.read_back(engine, &id, &order).await {
             Ok(()) => Ok((id, ids)),
             Err(difference) => Err(self.clean_up(engine, &id, difference).await.into()),
         }
+    }
+
+    async fn read_back(&self, engine: &Engine, id: &str, order: &ContainerCreateBody) -> Result<(), EngineError> {
+        let found = engine.inspect(id).await?;
+        verify::compare(self.name, order, self.image, engine.facts(), &found.whole)
     }
 
     /// Removes the container and returns why; a failure to remove it is the graver one.

@@ -92,7 +92,8 @@ pub(super) struct Link {
 /// What the tasks of one link share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) terms: Terms,
+    /// Known when the container is; no connection is looked at before.
+    pub(super) terms: OnceLock<Terms>,
     pub(super) timing: Timing,
     state: Mutex<State>,
     changed: Notify,
@@ -132,13 +133,13 @@ pub(super) struct State {
 
 impl Link {
     /// Starts to listen for the PID 1 of a new container.
-    pub(super) fn listen(listener: UnixListener, terms: Terms, timing: Timing) -> Self {
-        Self::open(listener, terms, timing, State::default())
+    pub(super) fn listen(listener: UnixListener, timing: Timing) -> Self {
+        Self::open(listener, timing, State::default())
     }
 
     /// Starts to listen for the PID 1 of a container that an earlier runner process left behind. `unfinished` are the
     /// keys of the control calls it was waiting for; each is awaited with [`Link::take_up`].
-    pub(super) fn resume(listener: UnixListener, terms: Terms, timing: Timing, unfinished: &[String]) -> Self {
+    pub(super) fn resume(listener: UnixListener, timing: Timing, unfinished: &[String]) -> Self {
         // Labels are never used twice in a container, and nobody knows which ones the other process used.
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let last_label = u64::try_from(since_epoch.as_micros()).unwrap_or_default();
@@ -149,14 +150,14 @@ impl Link {
             state.taken_up.insert(key.clone(), ears);
             state.running.insert(key.clone());
         }
-        let link = Self::open(listener, terms, timing, state);
+        let link = Self::open(listener, timing, state);
         link.shared.lost_since(Instant::now());
         link
     }
 
-    fn open(listener: UnixListener, terms: Terms, timing: Timing, state: State) -> Self {
+    fn open(listener: UnixListener, timing: Timing, state: State) -> Self {
         let shared = Arc::new(Shared {
-            terms,
+            terms: OnceLock::new(),
             timing,
             state: Mutex::new(state),
             changed: Notify::new(),
@@ -180,9 +181,10 @@ impl Link {
         Self { shared, init, accepting: [serving, welcoming.abort_handle()] }
     }
 
-    /// Says which process is the container's PID 1; connections are held until then.
-    pub(super) fn expect(&self, pid: i32) {
-        self.init.send_replace(Some(pid));
+    /// Says which process is the container's PID 1, and what it is to be told; connections are held until then.
+    pub(super) fn expect(&self, pid: u32, terms: Terms) {
+        let _ = self.shared.terms.set(terms);
+        self.init.send_replace(i32::try_from(pid).ok());
     }
 
     /// Waits until PID 1 and the resident worker are ready.

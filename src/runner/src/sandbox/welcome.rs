@@ -13,7 +13,7 @@ use super::call::{Gone, GoneKind};
 use super::connection::{Connection, Reader};
 use super::facts;
 use super::handshake::{End, Framed, negotiate};
-use super::link::Shared;
+use super::link::{Shared, Terms};
 use super::slot::Answer;
 
 impl Shared {
@@ -38,9 +38,13 @@ impl Shared {
         }
     }
 
+    fn terms(&self) -> &Terms {
+        self.terms.get().expect("connections are held until the terms are known")
+    }
+
     /// Sends the welcome and waits for the answer to it.
     async fn agree(&self, framed: &mut Framed, version: u16, unfinished: &[Unfinished]) -> Result<Vec<Known>, End> {
-        let terms = self.terms.clone();
+        let terms = self.terms().clone();
         let welcome = ToSandbox::Welcome(Box::new(Welcome {
             version,
             ids: terms.ids,
@@ -69,7 +73,7 @@ impl Shared {
         facts: Facts,
         place: OwnedSemaphorePermit,
     ) {
-        if let Err(message) = facts::check(&facts, self.terms.gid) {
+        if let Err(message) = facts::check(&facts, self.terms().gid) {
             return self.end(Gone::new(GoneKind::Facts, message));
         }
         let (handshake, unfinished) = self.begin_control();

@@ -34,7 +34,15 @@ async fn a_journal_is_printed_for_people_and_for_programs() {
 
     let (code, text) = shown(&place, args("s-1", false, false)).await;
     assert_eq!(code, 0);
-    insta::assert_snapshot!(without_times(&text).replace(&"long ".repeat(9_990), "…"), @"");
+    insta::assert_snapshot!(without_times(&text).replace(&"long ".repeat(9_990), "…"), @r#"
+    TIME started    hello
+      say hello
+    TIME status     half way\u{1b}[2J
+    TIME line 3 of the journal (dreamt) cannot be understood by this runner: its kind is not known
+    TIME returned
+      "…long long long long long long long long long long "
+    TIME ended      done it is done
+    "#);
 
     let (_, text) = shown(&place, args("s", true, true)).await;
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -64,12 +64,22 @@ async fn shown(place: &Place, args: PsArgs) -> String {
 async fn every_condition_is_listed_as_what_it_is() {
     let place = Place::new();
     place.session("s-1").await;
-    place.session("s-2").await.end(EndCause::Timeout, "900 s have passed".into(), true).await.unwrap();
+    place.session("s-2").await.end(EndCause::Timeout, "it took too long".into(), true).await.unwrap();
     place.lost_session("s-3").await;
     let stopping = place.session("s-4").await;
     place.records.store.request_stop(stopping.key(), "ann".into()).await.unwrap();
-    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @"");
-    insta::assert_snapshot!(shown(&place, PsArgs { all: true, limit: Some(3), ..PsArgs::default() }).await, @"");
+    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @r"
+    SESSION  AGENT  STATE        STARTED              TOOK
+    s-4      hello  stopping     TIME  TOOK
+    s-3      hello  runner_died  TIME  TOOK
+    s-1      hello  running      TIME  TOOK
+    ");
+    insta::assert_snapshot!(shown(&place, PsArgs { all: true, limit: Some(3), ..PsArgs::default() }).await, @r"
+    SESSION  AGENT  STATE        STARTED              TOOK
+    s-4      hello  stopping     TIME  TOOK
+    s-3      hello  runner_died  TIME  TOOK
+    s-2      hello  timeout      TIME  TOOK
+    ");
     let json = shown(&place, PsArgs { all: true, json: true, ..PsArgs::default() }).await;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 4);
@@ -77,7 +87,7 @@ async fn every_condition_is_listed_as_what_it_is() {
         json[2],
         json!({
             "session": "s-2", "agent": "hello", "project": "/p", "state": "ended", "started_at": "TIME",
-            "ended_at": "TIME", "cause": "timeout", "exit_code": 124, "message": "900 s have passed",
+            "ended_at": "TIME", "cause": "timeout", "exit_code": 124, "message": "it took too long",
             "stop_requested_by": null, "container": {"name": "c-s-2", "id": null}, "sandbox_kept": false,
         })
     );

@@ -37,7 +37,20 @@ async fn worked() -> Place {
 #[tokio::test]
 async fn a_session_is_summed_up() {
     let place = worked().await;
-    insta::assert_snapshot!(without_times(&shown(&place, false, false).await), @"");
+    insta::assert_snapshot!(without_times(&shown(&place, false, false).await), @r#"
+    session     s-1
+    agent       hello
+    project     /p
+    state       done (exit code 0): the model stopped calling tools
+    started     TIME
+    ended       TIME, after TOOK
+    turns       2, 1 calls (1 failed)
+    tokens      200 in (80 cached), 14 out
+    task        say hello
+    answer      hello
+                state       \u{9b}forged
+    returned    {"said":"hello"}
+    "#);
     let object: Value = serde_json::from_str(&shown(&place, true, false).await).unwrap();
     assert_eq!(object["tokens"], json!({"input": 200, "cached": 80, "output": 14}));
     assert_eq!((&object["turns"], &object["calls"], &object["failed_calls"]), (&json!(2), &json!(1), &json!(1)));

@@ -1,5 +1,6 @@
 //! Tests of the link against a scripted PID 1 on a real socket.
 
+mod copy;
 mod files;
 mod flow;
 mod hostile;
@@ -37,24 +38,20 @@ impl Place {
 
     /// A link that expects this process as its PID 1.
     fn link(&self, timing: Timing) -> Link {
-        let link = Link::listen(bind(&self.folder), terms(), timing);
-        link.expect(own_pid());
+        let link = Link::listen(bind(&self.folder), timing);
+        link.expect(std::process::id(), terms());
         link
     }
 
     fn resume(&self, timing: Timing, unfinished: &[String]) -> Link {
-        let link = Link::resume(bind(&self.folder), terms(), timing, unfinished);
-        link.expect(own_pid());
+        let link = Link::resume(bind(&self.folder), timing, unfinished);
+        link.expect(std::process::id(), terms());
         link
     }
 }
 
 fn bind(folder: &Path) -> tokio::net::UnixListener {
     listener::bind(folder, Gid::effective()).unwrap()
-}
-
-fn own_pid() -> i32 {
-    i32::try_from(std::process::id()).unwrap()
 }
 
 fn terms() -> Terms {
