@@ -214,8 +214,8 @@ fn image_once() {
             let place = Place::bare();
             let mut build = place.command(["image", "build"]);
             let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/static");
-            if std::env::var_os("RUNNER_STATIC").is_none() && target.is_dir() {
-                build.env("RUNNER_STATIC", target);
+            if std::env::var_os("RUNNER_STATIC_DIR").is_none() && target.is_dir() {
+                build.env("RUNNER_STATIC_DIR", target);
             }
             Ran::from(build.output().expect("the program starts")).exits(0);
         }

@@ -17,9 +17,6 @@ use super::{
 };
 use crate::state::{State, random_hex};
 
-/// A profile that allows everything: these tests are about other fields.
-pub(crate) const OPEN_SECCOMP: &str = r#"{"defaultAction":"SCMP_ACT_ALLOW"}"#;
-
 /// A PID 1 that does nothing.
 const IDLE: &[u8] = b"#!/bin/sh\nexec /bin/sleep 1000\n";
 
@@ -63,7 +60,7 @@ impl Trial {
     fn with_image(engine: Engine, image: Image, made_image: Option<String>, program: &[u8]) -> Trial {
         let base = tempfile::tempdir().unwrap();
         let state = State::open_at(&base.path().join("state")).unwrap();
-        let toolbox = state.place_toolbox(program).unwrap();
+        let toolbox = state.place_toolbox(program, "aa").unwrap();
         let folder = SessionFolder::create(&state.session_folder("trial"), &toolbox).unwrap();
         let wanted = Wanted { memory: Some("128m".to_owned()), pids: Some(64), ..Wanted::default() };
         let limits = Limits::resolve(&wanted, engine.facts().ncpu).unwrap();
@@ -88,7 +85,6 @@ impl Trial {
             runtime: None,
             folder: &self.folder,
             socket_gid: nix::unistd::getegid().as_raw(),
-            seccomp: OPEN_SECCOMP,
         }
     }
 

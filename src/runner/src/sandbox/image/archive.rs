@@ -250,6 +250,19 @@ mod tests {
         assert!(one.bytes.len() < 6_000_000, "{} bytes", one.bytes.len());
     }
 
+    /// Two loads of the same programs are one image on the engine, and it takes less than 5 s.
+    #[tokio::test]
+    async fn a_real_engine_has_it_under_one_id() {
+        let engine = Engine::connect(None).await.unwrap();
+        let programs = Programs::find().unwrap();
+        let started = Instant::now();
+        let one = engine.build_minimal(&programs).await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(15), "5 s at three times their value");
+        let two = engine.build_minimal(&programs).await.unwrap();
+        assert_eq!(one, two);
+        assert_eq!(one.reference, MINIMAL);
+    }
+
     #[test]
     fn dynamic_programs_are_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
