@@ -16,7 +16,8 @@ use std::{
 };
 
 use nix::unistd::geteuid;
-use sha2::{Digest, Sha256};
+
+use crate::embedded::{TOOLBOX, TOOLBOX_SHA256};
 
 pub use place::Place;
 
@@ -183,12 +184,17 @@ impl State {
         Ok(path)
     }
 
-    /// Puts the program for containers in place, once per content, and tells where it is.
+    /// Puts the embedded program for containers in place, if it is not, and tells where it is.
+    pub fn toolbox(&self) -> Result<PathBuf, StateError> {
+        self.place_toolbox(TOOLBOX, TOOLBOX_SHA256)
+    }
+
+    /// Puts a program in place, once per content.
     ///
     /// The file is 0555 and named by its sha256. Session folders hold hard links to it, which share its mode and its
     /// pages: it is never changed again.
-    pub fn place_toolbox(&self, program: &[u8]) -> Result<PathBuf, StateError> {
-        let path = self.root.join(format!("toolbox-{}", hex::encode(Sha256::digest(program))));
+    pub(crate) fn place_toolbox(&self, program: &[u8], sha256: &str) -> Result<PathBuf, StateError> {
+        let path = self.root.join(format!("toolbox-{sha256}"));
         let in_place = fs::symlink_metadata(&path).is_ok_and(|found| {
             found.is_file()
                 && found.len() == program.len() as u64

@@ -174,7 +174,7 @@ mod tests {
             fs::set_permissions(&sessions, fs::Permissions::from_mode(0o2700)).unwrap();
         }
         let before = umask(Mode::from_bits_truncate(0o077));
-        let toolbox = state.place_toolbox(b"program").unwrap();
+        let toolbox = state.place_toolbox(b"program", "aa").unwrap();
         let folder = SessionFolder::create(&state.session_folder("s1"), &toolbox).unwrap();
         folder.write_accounts(block(20_000)).unwrap();
         folder.write_accounts(block(20_064)).unwrap();

@@ -1,7 +1,7 @@
 //! Images: which ones can hold a sandbox, and the one we make ourselves.
 
-mod archive;
-mod layer;
+pub(crate) mod archive;
+pub(crate) mod layer;
 
 use std::collections::HashMap;
 

@@ -12,6 +12,7 @@
 //! The container's name was recorded by the caller before: whatever happens here, also to this process, the container
 //! can be found by it and ended.
 
+use bollard::models::ContainerCreateBody;
 use protocol::Ids;
 
 use super::{
@@ -43,8 +44,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) folder: &'a SessionFolder,
     /// Group of the link's socket, as lstat shows it.
     pub(crate) socket_gid: u32,
-    /// The seccomp profile, JSON.
-    pub(crate) seccomp: &'a str,
 }
 
 /// A container that was started.
@@ -52,8 +51,8 @@ pub(crate) struct Launch<'a> {
 pub(crate) struct Launched {
     /// Its id.
     pub(crate) id: String,
-    /// Process id of its PID 1 on the host; none when it has ended already.
-    pub(crate) pid: Option<u32>,
+    /// Process id of its PID 1 on the host.
+    pub(crate) pid: u32,
     /// Its block of ids.
     pub(crate) ids: Ids,
     /// What the engine could not do, in words.
@@ -69,6 +68,14 @@ pub(crate) enum LaunchError {
     /// The session's folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// PID 1 did not live long enough to be looked at.
+    #[error("the sandbox's PID 1 ended at once with exit code {exit_code}{words}")]
+    Ended {
+        /// What it ended with.
+        exit_code: i64,
+        /// The engine's words on it, after a colon.
+        words: String,
+    },
 }
 
 impl Launch<'_> {
@@ -80,7 +87,7 @@ impl Launch<'_> {
             let (id, ids) = self.create(engine, &without, earlier.take()).await?;
             match engine.start(&id).await {
                 Ok(()) => {
-                    let pid = engine.inspect(&id).await?.pid;
+                    let pid = self.look_for_pid_1(engine, &id).await?;
                     return Ok(Launched { id, pid, ids, notices });
                 }
                 Err(error) => match learn(&mut without, &error) {
@@ -124,17 +131,34 @@ impl Launch<'_> {
             folder: self.folder.path(),
             socket_gid: self.socket_gid,
             ids,
-            seccomp: self.seccomp,
             without: without.clone(),
         };
         let order = spec.body(engine.facts())?;
         let id = engine.create(self.name, order.clone()).await?;
         drop(lock);
-        let found = engine.inspect(&id).await?;
-        match verify::compare(self.name, &order, self.image, engine.facts(), &found.whole) {
+        match self.read_back(engine, &id, &order).await {
             Ok(()) => Ok((id, ids)),
             Err(difference) => Err(self.clean_up(engine, &id, difference).await.into()),
         }
+    }
+
+    /// Finds PID 1 of a container that was just started.
+    async fn look_for_pid_1(&self, engine: &Engine, id: &str) -> Result<u32, LaunchError> {
+        let found = match engine.inspect(id).await {
+            Ok(found) => found,
+            Err(error) => return Err(self.clean_up(engine, id, error).await.into()),
+        };
+        if let Some(pid) = found.pid {
+            return Ok(pid);
+        }
+        engine.remove(id).await?;
+        let words = if found.error.is_empty() { String::new() } else { format!(": {}", found.error) };
+        Err(LaunchError::Ended { exit_code: found.exit_code, words })
+    }
+
+    async fn read_back(&self, engine: &Engine, id: &str, order: &ContainerCreateBody) -> Result<(), EngineError> {
+        let found = engine.inspect(id).await?;
+        verify::compare(self.name, order, self.image, engine.facts(), &found.whole)
     }
 
     /// Removes the container and returns why; a failure to remove it is the graver one.

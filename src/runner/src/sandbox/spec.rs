@@ -2,7 +2,7 @@
 
 mod paths;
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, sync::LazyLock};
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
@@ -68,6 +68,21 @@ const SYSCTLS: [(&str, &str); 7] = [
     ("net.ipv4.ping_group_range", "1 0"),
 ];
 
+/// The system calls that everything in a sandbox may make; seccomp/README.md says why each.
+const SECCOMP: &str = include_str!("../../../../seccomp/agent.json");
+
+/// The profile as it goes to the engine: without the comments, which are more than half of it.
+fn seccomp() -> &'static str {
+    static PROFILE: LazyLock<String> = LazyLock::new(|| {
+        let mut profile: serde_json::Value = serde_json::from_str(SECCOMP).expect("a test reads the profile");
+        for rule in profile["syscalls"].as_array_mut().into_iter().flatten() {
+            rule.as_object_mut().map(|rule| rule.remove("comment"));
+        }
+        profile.to_string()
+    });
+    &PROFILE
+}
+
 /// Everything that makes one sandbox's container different from another's.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec<'a> {
@@ -89,8 +104,6 @@ pub(crate) struct Spec<'a> {
     pub(crate) socket_gid: u32,
     /// The session's block of ids.
     pub(crate) ids: Ids,
-    /// The seccomp profile, JSON.
-    pub(crate) seccomp: &'a str,
     /// What this engine cannot do, found out at an earlier start.
     pub(crate) without: Without,
 }
@@ -222,7 +235,7 @@ impl Spec<'_> {
     }
 
     fn security_options(&self, facts: &EngineFacts) -> Vec<String> {
-        let mut options = vec!["no-new-privileges:true".to_owned(), format!("seccomp={}", self.seccomp)];
+        let mut options = vec!["no-new-privileges:true".to_owned(), format!("seccomp={}", seccomp())];
         // An engine without AppArmor accepts this and does nothing, so it is asked only where it means something.
         if facts.apparmor {
             options.push("apparmor=docker-default".to_owned());
@@ -282,6 +295,21 @@ fn signed(bytes: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_seccomp_profile_is_sent_whole_but_for_its_comments() {
+        let (file, sent) = (SECCOMP, seccomp());
+        let names = |text: &str| {
+            let profile: serde_json::Value = serde_json::from_str(text).unwrap();
+            let rules = profile["syscalls"].as_array().unwrap().clone();
+            rules
+                .into_iter()
+                .map(|rule| (rule["names"].clone(), rule["args"].clone(), rule["action"].clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(file), names(sent));
+        assert!(!sent.contains("comment") && sent.contains(r#""defaultAction":"SCMP_ACT_ERRNO""#));
+    }
 
     /// security.md 1: a limit the daemon may not set is left out, with a notice.
     #[test]

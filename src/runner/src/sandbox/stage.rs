@@ -18,11 +18,16 @@ use sha2::{Digest, Sha256};
 use super::folder::{FolderError, make_folder, new_file, settle};
 use source::{Folder, Found, Source};
 
-/// Most files and folders that are staged.
-const MAX_FILES: u64 = 20_000;
+/// How much may be staged.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// Files and folders.
+    entries: u64,
+    /// Bytes in MiB.
+    mebibytes: u64,
+}
 
-/// Most bytes that are staged.
-const MAX_BYTES: u64 = 256 << 20;
+const BOUNDS: Bounds = Bounds { entries: 20_000, mebibytes: 256 };
 
 /// Most levels of folders.
 const MAX_DEPTH: usize = 64;
@@ -58,7 +63,7 @@ pub(crate) enum StageError {
         /// The agent's folder.
         folder: PathBuf,
         /// The limit that was passed.
-        limit: &'static str,
+        limit: String,
     },
     /// A file cannot be read.
     #[error("cannot read {path}: {source}")]
@@ -87,8 +92,13 @@ fn list(problems: &[String]) -> String {
 /// folder, lead nowhere, in circles or to what is never staged; devices, sockets and FIFOs; setuid and setgid files;
 /// files with a second hard link; names with control characters.
 pub(crate) fn stage(from: &Path, to: &Path) -> Result<Staged, StageError> {
+    stage_within(BOUNDS, from, to)
+}
+
+fn stage_within(bounds: Bounds, from: &Path, to: &Path) -> Result<Staged, StageError> {
     let source = Source::open(from)?;
-    let mut work = Work { source: &source, hash: Sha256::new(), files: 0, entries: 0, bytes: 0, problems: Vec::new() };
+    let mut work =
+        Work { bounds, source: &source, hash: Sha256::new(), files: 0, entries: 0, bytes: 0, problems: Vec::new() };
     let top = source.top()?;
     work.folder(&top, to, &mut vec![top.identity])?;
     if !work.problems.is_empty() {
@@ -103,6 +113,7 @@ fn stays_behind(name: &[u8]) -> bool {
 }
 
 struct Work<'a> {
+    bounds: Bounds,
     source: &'a Source,
     hash: Sha256,
     files: u64,
@@ -114,13 +125,13 @@ struct Work<'a> {
 impl Work<'_> {
     /// Stages one folder; `above` are the folders on the way to it, to notice circles of links.
     fn folder(&mut self, folder: &Folder, to: &Path, above: &mut Vec<(u64, u64)>) -> Result<(), StageError> {
-        for name in self.source.names(folder)? {
+        for name in self.source.names(folder, self.bounds.entries)? {
             if stays_behind(name.as_encoded_bytes()) {
                 continue;
             }
             self.entries += 1;
-            if self.entries > MAX_FILES {
-                return Err(self.too_large("20000 files and folders"));
+            if self.entries > self.bounds.entries {
+                return Err(self.too_large(format!("{} files and folders", self.bounds.entries)));
             }
             let path = folder.path.join(&name);
             let Some(text) = name.to_str().filter(|name| !name.chars().any(is_control)) else {
@@ -151,12 +162,13 @@ impl Work<'_> {
     fn file(&mut self, path: &Path, found: source::OpenFile, target: &Path) -> Result<(), StageError> {
         let source::OpenFile { file, executable } = found;
         let mut copy = new_file(target).map_err(FolderError::new("write", target))?;
+        let most = self.bounds.mebibytes << 20;
         // One byte more than is left, to notice a file that is larger or grows while it is read.
-        let content = Copy { from: file.take(MAX_BYTES - self.bytes + 1), to: &mut copy, hash: Sha256::new() };
+        let content = Copy { from: file.take(most - self.bytes + 1), to: &mut copy, hash: Sha256::new() };
         let (size, digest) = content.run(path, target)?;
         self.bytes += size;
-        if self.bytes > MAX_BYTES {
-            return Err(self.too_large("256 MiB"));
+        if self.bytes > most {
+            return Err(self.too_large(format!("{} MiB", self.bounds.mebibytes)));
         }
         settle(&copy, if executable { 0o555 } else { 0o444 }).map_err(FolderError::new("set the mode of", target))?;
         self.files += 1;
@@ -179,7 +191,7 @@ impl Work<'_> {
         self.problems.push(format!("{path:?}: {reason}"));
     }
 
-    fn too_large(&self, limit: &'static str) -> StageError {
+    fn too_large(&self, limit: String) -> StageError {
         StageError::TooLarge { folder: self.source.path().to_owned(), limit }
     }
 }

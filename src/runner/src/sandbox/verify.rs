@@ -128,6 +128,11 @@ fn config(order: &ContainerCreateBody, image: &Image, found: &ContainerInspectRe
     if let Some(port) = ports.into_iter().flatten().find(|port| !image.ports.contains(port)) {
         return Err(altered("Config.ExposedPorts", &image.ports, &port));
     }
+    // An image's interval and the like stay beside our NONE and mean nothing.
+    let checks = order.healthcheck.as_ref().and_then(|check| check.test.clone()).unwrap_or_default();
+    let there = found.remove("Healthcheck").and_then(|check| serde_json::from_value(check["Test"].clone()).ok());
+    one("Config.Healthcheck.Test", &checks, there.as_ref())?;
+    ordered.remove("Healthcheck");
     sort(found.get_mut("Env"));
     for free in FREE_CONFIG {
         ordered.remove(free);

@@ -409,6 +409,15 @@ impl Journal {
     }
 }
 
+/// What a row says as JSON, with the payloads that left its body; also of a kind that this runner does not know.
+pub async fn body(store: &dyn Store, row: &EventRow) -> Result<Value, JournalError> {
+    let broken = |source| JournalError::Row { seq: row.seq, kind: row.kind.clone(), source: Arc::new(source) };
+    match payload::references(&row.body).map_err(broken)? {
+        Some(body) => Ok(payload::fetch(store, body).await?),
+        None => payload::parse(&row.body).map_err(broken),
+    }
+}
+
 /// Reads a whole journal.
 pub async fn load(store: &dyn Store, key: SessionKey) -> Result<Vec<Event>, JournalError> {
     const PAGE: usize = 256;

@@ -29,7 +29,7 @@ fn modes_do_not_depend_on_the_umask() {
     let root = base.path().join("a/b/state");
     let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let state = State::open_at(&root).unwrap();
-    let toolbox = state.place_toolbox(b"a program").unwrap();
+    let toolbox = state.place_toolbox(b"a program", "aa").unwrap();
     nix::sys::stat::umask(umask);
     assert_eq!(mode(&root), 0o700);
     assert_eq!(mode(&root.join("sessions")), 0o700);
@@ -68,14 +68,14 @@ fn a_damaged_token_is_named() {
 fn the_toolbox_is_written_once_and_repaired() {
     let base = tempfile::tempdir().unwrap();
     let state = State::open_at(base.path()).unwrap();
-    let path = state.place_toolbox(b"one").unwrap();
+    let path = state.place_toolbox(b"one", "11").unwrap();
     let inode = fs::metadata(&path).unwrap().ino();
-    assert_eq!(state.place_toolbox(b"one").unwrap(), path);
+    assert_eq!(state.place_toolbox(b"one", "11").unwrap(), path);
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
-    assert_ne!(state.place_toolbox(b"two").unwrap(), path);
+    assert_ne!(state.place_toolbox(b"two", "22").unwrap(), path);
     fs::remove_file(&path).unwrap();
     fs::write(&path, b"damaged").unwrap();
-    state.place_toolbox(b"one").unwrap();
+    state.place_toolbox(b"one", "11").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"one");
 }
 
@@ -111,4 +111,35 @@ fn sessions_with_a_folder_are_listed() {
     fs::create_dir(state.session_folder("b")).unwrap();
     fs::create_dir(state.session_folder("a")).unwrap();
     assert_eq!(state.session_folders().unwrap(), ["a", "b"]);
+}
+
+#[test]
+fn the_embedded_toolbox_is_what_is_placed() {
+    let base = tempfile::tempdir().unwrap();
+    let state = State::open_at(base.path()).unwrap();
+    let path = state.toolbox().unwrap();
+    assert!(path.ends_with(format!("toolbox-{TOOLBOX_SHA256}")));
+    assert!(fs::read(path).unwrap() == TOOLBOX);
+}
+
+/// A noexec mount and a full disk, for real where mounting is allowed.
+#[test]
+fn real_mounts_are_refused_with_the_remedy() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    for (options, word) in [("noexec", "noexec"), ("size=4k", "no space"), ("ro", "read-only")] {
+        let point = base.path().join(word);
+        fs::create_dir(&point).unwrap();
+        let mounted =
+            std::process::Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&point).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return;
+        }
+        let opened = State::open_at(&point);
+        std::process::Command::new("umount").arg(&point).status().unwrap();
+        let message = opened.unwrap_err().to_string();
+        assert!(message.contains(word) && message.contains("RUNNER_STATE"), "{message}");
+    }
 }

@@ -32,6 +32,8 @@ mod writer;
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod faults;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::text::{self, fitting_head, fitting_tail, note};
-use super::{Context, Hits, Tool, ToolResult, unexpected};
+use super::{Context, Reply, Tool, ToolResult, unexpected};
 use crate::sandbox::limits::show_size;
 
 /// Longest time that can be asked for, in seconds: a week.
@@ -111,7 +111,6 @@ async fn run_command(context: Context<'_>, command: String, timeout: Option<f64>
     }
     let asked = timeout.map_or(context.session.bash_timeout, Duration::from_secs_f64);
     let timeout = asked.min(context.remaining);
-    let before = context.hands.hits();
     let reply = match context.call(Request::Bash { background }, command, timeout).await {
         Ok(reply) => reply,
         Err(mut failed) => {
@@ -124,11 +123,9 @@ async fn run_command(context: Context<'_>, command: String, timeout: Option<f64>
             let answer = json!({"job": job, "log": log});
             ToolResult::ok(answer.to_string(), answer)
         }
-        Outcome::Bash(end) => {
-            let after = context.hands.hits();
-            let hits = Hits { oom: after.oom.saturating_sub(before.oom), pids: after.pids.saturating_sub(before.pids) };
+        Outcome::Bash(ref end) => {
             let capped = (timeout < asked).then_some(" (all that the session had left)").unwrap_or_default();
-            finished(context, &end, &reply.payload, hits, &format!("{} s{capped}", seconds(timeout)))
+            finished(context, end, &reply, &format!("{} s{capped}", seconds(timeout)))
         }
         other => return unexpected(&other),
     };
@@ -137,8 +134,8 @@ async fn run_command(context: Context<'_>, command: String, timeout: Option<f64>
 }
 
 /// The result of a command that ended.
-fn finished(context: Context<'_>, end: &BashEnd, payload: &[u8], hits: Hits, timeout: &str) -> ToolResult {
-    let mut text = output(end, payload);
+fn finished(context: Context<'_>, end: &BashEnd, reply: &Reply, timeout: &str) -> ToolResult {
+    let mut text = output(end, &reply.payload);
     let limits = &context.session.limits;
     let failed = end.end != End::Exited(0);
     // The most telling cause comes first; every limit that was hit is named, also when the command coped with it.
@@ -148,11 +145,11 @@ fn finished(context: Context<'_>, end: &BashEnd, payload: &[u8], hits: Hits, tim
         End::Cancelled => causes.push((Cause::Cancelled, "cancelled".to_owned())),
         _ => {}
     }
-    if hits.oom > 0 {
+    if reply.oom {
         let limit = show_size(limits.memory);
         causes.push((Cause::Oom, format!("out of memory: the limit of {limit} was hit and a process was killed")));
     }
-    if hits.pids > 0 {
+    if reply.pids {
         causes.push((Cause::Pids, format!("the limit of {} processes was hit", limits.pids)));
     }
     if let Some(space) = &end.full {

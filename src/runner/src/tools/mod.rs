@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 use crate::model::ToolDefinition;
 use crate::project::near;
 use crate::sandbox::limits::Limits;
+use crate::sandbox::{CallError, Reply, ToolCall};
 
-pub use hands::{CopyReport, HandCall, HandError, HandReply, Hands, HandsGone, Hits};
+pub use hands::Hands;
 
 /// The time that a file call may take; a healthy one takes milliseconds.
 const FILE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,9 +56,9 @@ impl ToolResult {
     }
 }
 
-impl From<HandError> for ToolResult {
-    fn from(error: HandError) -> Self {
-        Self::error(error.cause, error.message)
+impl From<CallError> for ToolResult {
+    fn from(error: CallError) -> Self {
+        Self::error(error.cause(), error.to_string())
     }
 }
 
@@ -70,8 +71,6 @@ pub struct ToolSession {
     pub limits: Limits,
     /// The model takes images.
     pub images: bool,
-    /// Held while a file is written, so that no two calls replace one file at once, whatever links lead to it (T-8).
-    writing: tokio::sync::Mutex<()>,
     /// The model was told that there is no bash.
     shell_said: Cell<bool>,
 }
@@ -79,7 +78,7 @@ pub struct ToolSession {
 impl ToolSession {
     /// A new session's.
     pub fn new(bash_timeout: Duration, limits: Limits, images: bool) -> Self {
-        Self { bash_timeout, limits, images, writing: tokio::sync::Mutex::default(), shell_said: Cell::new(false) }
+        Self { bash_timeout, limits, images, shell_said: Cell::new(false) }
     }
 }
 
@@ -100,9 +99,9 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Makes a call to the sandbox.
-    async fn call(&self, request: Request, body: impl Into<Bytes>, timeout: Duration) -> Result<HandReply, ToolResult> {
+    async fn call(&self, request: Request, body: impl Into<Bytes>, timeout: Duration) -> Result<Reply, ToolResult> {
         let call =
-            HandCall { key: self.key.to_owned(), request, body: body.into(), timeout, cancel: self.cancel.clone() };
+            ToolCall { key: self.key.to_owned(), request, body: body.into(), timeout, cancel: self.cancel.clone() };
         let reply = self.hands.call(call).await?;
         match reply.outcome {
             Outcome::Failed { cause, message } => Err(ToolResult::error(cause, message)),
@@ -111,7 +110,7 @@ impl Context<'_> {
     }
 
     /// Makes a call about files.
-    async fn file_call(&self, request: Request, body: impl Into<Bytes>) -> Result<HandReply, ToolResult> {
+    async fn file_call(&self, request: Request, body: impl Into<Bytes>) -> Result<Reply, ToolResult> {
         self.call(request, body, FILE_TIMEOUT.min(self.remaining)).await
     }
 }

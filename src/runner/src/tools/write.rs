@@ -55,7 +55,6 @@ impl Tool for Write {
                     format!("the content has {} bytes, more than the {limit} that fit into a call", content.len());
                 return ToolResult::error(Cause::Limit, message);
             }
-            let _writing = context.session.writing.lock().await;
             let reply = match context.file_call(Request::Write { path }, content).await {
                 Ok(reply) => reply,
                 Err(failed) => return failed,

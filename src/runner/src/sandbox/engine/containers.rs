@@ -133,6 +133,12 @@ impl Engine {
         })
     }
 
+    /// Freezes a container.
+    #[cfg(test)]
+    pub(crate) async fn pause(&self, id: &str) -> Result<(), EngineError> {
+        Engine::call("pause the container", self.deadlines.act, self.docker.pause_container(id)).await
+    }
+
     /// Kills PID 1 of a container, paused or not; one that does not run or does not exist is fine.
     pub async fn kill(&self, id: &str) -> Result<(), EngineError> {
         let options = KillContainerOptions { signal: "KILL".to_owned() };

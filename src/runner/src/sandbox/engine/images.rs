@@ -31,6 +31,16 @@ impl Engine {
         }
     }
 
+    /// Removes an image's name, and the image with its last one; one that is not there is fine.
+    #[cfg(test)]
+    pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), EngineError> {
+        let answer = self.docker.remove_image(reference, None::<bollard::query_parameters::RemoveImageOptions>, None);
+        match Engine::call("remove the image", self.deadlines.act, answer).await {
+            Err(EngineError::Answer { status: 404, .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Loads a docker archive.
     pub(crate) async fn load_image(&self, archive: Vec<u8>) -> Result<(), EngineError> {
         let options = ImportImageOptions { quiet: true, ..ImportImageOptions::default() };

@@ -3,7 +3,7 @@
 use tar::{Builder, EntryType, Header};
 
 /// A tar file in the making. Owner root, date 0, no names of owners: nothing of the machine that makes it.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     tar: Builder<Vec<u8>>,
 }
 
@@ -47,7 +47,7 @@ impl Tree {
 }
 
 /// Makes the one layer: every program in /bin, and the other usual places as links to it.
-pub(super) fn assemble(bash: &[u8], busybox: &[u8], applets: &[String]) -> Vec<u8> {
+pub(crate) fn assemble(bash: &[u8], busybox: &[u8], applets: &[String]) -> Vec<u8> {
     let mut tree = Tree::default();
     for folder in
         ["app/", "bin/", "dev/", "etc/", "proc/", "run/", "sys/", "usr/", "usr/local/", "usr/local/bin/", "var/"]

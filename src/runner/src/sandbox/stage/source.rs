@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// Names in a folder, sorted, so that the hash does not depend on the file system's order.
-    pub(super) fn names(&self, folder: &Folder) -> Result<Vec<OsString>, StageError> {
+    pub(super) fn names(&self, folder: &Folder, most: u64) -> Result<Vec<OsString>, StageError> {
         let failed = |source| self.failed(&folder.path, source);
         // Through the descriptor: the path may mean another folder by now.
         let list = fs::read_dir(format!("/proc/self/fd/{}", folder.fd.as_raw_fd())).map_err(failed)?;
@@ -85,7 +85,7 @@ impl Source {
         for entry in list {
             names.push(entry.map_err(failed)?.file_name());
             // Enough to be over the limit; a folder with millions of names is not read to its end.
-            if names.len() as u64 > super::MAX_FILES {
+            if names.len() as u64 > most {
                 break;
             }
         }

@@ -179,16 +179,19 @@ fn the_hash_tells_names_modes_and_contents_apart() {
 
 #[test]
 fn limits_on_files_and_bytes() {
+    assert_eq!((BOUNDS.entries, BOUNDS.mebibytes), (20_000, 256));
+    let bounds = Bounds { entries: 50, mebibytes: 1 };
     let many = place(&[]);
-    for n in 0..=MAX_FILES {
+    for n in 0..=bounds.entries {
         fs::write(many.from.join(n.to_string()), "").unwrap();
     }
-    let message = many.stage().unwrap_err().to_string();
-    assert!(message.contains("20000 files") && message.contains("from"), "{message}");
+    let message = stage_within(bounds, &many.from, &many.to).unwrap_err().to_string();
+    assert!(message.contains("50 files") && message.contains("from"), "{message}");
     let large = place(&[("small", "x")]);
     let file = fs::File::create(large.from.join("sparse")).unwrap();
-    file.set_len(MAX_BYTES + 1).unwrap();
-    assert!(large.stage().unwrap_err().to_string().contains("256 MiB"));
+    file.set_len((1 << 20) + 1).unwrap();
+    let message = stage_within(bounds, &large.from, &large.to).unwrap_err().to_string();
+    assert!(message.contains("1 MiB"), "{message}");
     file.set_len(1000).unwrap();
     fs::remove_dir_all(&large.to).unwrap();
     fs::create_dir(&large.to).unwrap();
@@ -206,7 +209,8 @@ fn a_maze_of_links_ends_at_the_limit() {
         }
     }
     fs::create_dir(place.from.join("d16")).unwrap();
-    assert!(matches!(place.stage(), Err(StageError::TooLarge { .. })));
+    let bounds = Bounds { entries: 500, ..BOUNDS };
+    assert!(matches!(stage_within(bounds, &place.from, &place.to), Err(StageError::TooLarge { .. })));
 }
 
 /// security.md 6: canonicalize-then-open leaked in such a race, openat2 must not.
