@@ -43,9 +43,6 @@ use super::{environment, ids, listener, stage};
 use crate::embedded;
 use crate::state::State;
 
-/// The seccomp profile of every sandbox.
-const SECCOMP: &str = include_str!("../../../../seccomp/agent.json");
-
 /// Where commands begin: the agent's staged files.
 const DIRECTORY: &str = "/app/static";
 
@@ -125,12 +122,11 @@ impl Sandbox {
                 runtime: order.runtime.as_deref(),
                 folder: &folder,
                 socket_gid: gid,
-                seccomp: SECCOMP,
             };
             let launched = launch.run(engine).await?;
             let started = Started {
                 id: launched.id,
-                pid: launched.pid,
+                pid: Some(launched.pid),
                 ids: launched.ids,
                 environment: image.environment.clone(),
                 orphan_grace: order.orphan_grace,
@@ -260,12 +256,7 @@ impl Sandbox {
     }
 
     /// Waits for the reply to a call of an earlier runner process, one of those given to [`Sandbox::resume`].
-    pub async fn take_up(
-        &self,
-        key: &str,
-        timeout: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Reply, CallError> {
+    pub async fn take_up(&self, key: &str, timeout: Duration, cancel: &CancellationToken) -> Result<Reply, CallError> {
         self.link.take_up(key, timeout, cancel).await
     }
 
@@ -411,7 +402,7 @@ async fn last_word(engine: &Engine, id: &str) -> String {
 /// Makes the session's folder and stages the agent's files. Returns their hash too.
 async fn prepare(state: State, path: PathBuf, agent: PathBuf) -> Result<(SessionFolder, String), SandboxError> {
     let work = move || {
-        let toolbox = state.place_toolbox(embedded::TOOLBOX)?;
+        let toolbox = state.place_toolbox(embedded::TOOLBOX, embedded::TOOLBOX_SHA256)?;
         let folder = SessionFolder::create(&path, &toolbox)?;
         let staged = stage::stage(&agent, &folder.files())?;
         Ok((folder, staged.sha256))

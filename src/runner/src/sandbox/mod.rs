@@ -31,6 +31,8 @@ pub(crate) mod spec;
 pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
 pub(crate) mod verify;
 mod welcome;
 

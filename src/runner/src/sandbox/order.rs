@@ -72,6 +72,10 @@ impl From<LaunchError> for SandboxError {
         match error {
             LaunchError::Engine(error) => error.into(),
             LaunchError::Folder(error) => error.into(),
+            LaunchError::Ended { exit_code, words } => {
+                let message = format!("its PID 1 ended at once with exit code {exit_code}{words}");
+                Gone::new(GoneKind::Died, message).into()
+            }
         }
     }
 }
