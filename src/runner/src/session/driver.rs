@@ -72,11 +72,18 @@ impl LoopLimits {
         }
     }
 
-    fn remaining(&self) -> Duration {
+    /// What is left of it.
+    pub(crate) fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    fn timed_out(&self) -> Conclusion {
+    /// When calls are cancelled that were not ended by their own limit.
+    pub(crate) fn last_moment(&self) -> Instant {
+        self.deadline + INNER_LIMIT_FIRST
+    }
+
+    /// The end of a session whose time is up.
+    pub(crate) fn timed_out(&self) -> Conclusion {
         let words = format!("the session's time of {} s was up", self.timeout.as_secs());
         Conclusion::new(EndCause::Timeout, words)
     }
@@ -237,7 +244,7 @@ impl Driver<'_> {
                 cancel_and_wait(&cancel, calls).await;
                 return Err(end);
             }
-            () = sleep_until(self.limits.deadline + INNER_LIMIT_FIRST) => {
+            () = sleep_until(self.limits.last_moment()) => {
                 cancel_and_wait(&cancel, calls).await;
                 return Err(self.limits.timed_out());
             }

@@ -20,6 +20,7 @@ pub(crate) mod driver;
 #[cfg(test)]
 mod driver_tests;
 pub mod journal;
+pub(crate) mod life;
 pub mod owner;
 pub mod progress;
 pub(crate) mod prompt;

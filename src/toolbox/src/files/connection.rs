@@ -195,7 +195,7 @@ impl<'a> Exchange<'a> {
     /// The use of `connection` by the call that just began.
     pub(super) fn new(connection: &'a mut Connection, call: &Call) -> Self {
         // A year stands for "no limit" and keeps the sum in range.
-        let limit = Duration::from_millis(call.timeout_ms).min(Duration::from_secs(365 * 86_400));
+        let limit = Duration::from_millis(call.timeout_ms).min(Duration::from_hours(365 * 24));
         Self {
             connection,
             id: call.id,

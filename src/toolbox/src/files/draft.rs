@@ -9,6 +9,7 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
@@ -19,7 +20,11 @@ use super::fault::Fault;
 use super::open::descriptor_path;
 
 /// Attempts before a name that others keep taking is given up.
-const ATTEMPTS: usize = 64;
+const ATTEMPTS: u32 = 200;
+
+/// Attempts, a millisecond apart, after which a second name that is taken counts as left over by a killed server. One in
+/// use is gone within microseconds.
+const PATIENCE: u32 = 20;
 
 /// A file being written.
 #[derive(Debug)]
@@ -67,26 +72,30 @@ pub(super) fn publish_link(folder: impl AsFd, name: &CStr, target: &str) -> Resu
     }
 }
 
-/// Puts what `give` names in the place of `name`. Two servers at once may take each other's second name away; both try
-/// again, and the later one stays.
+/// Puts what `give` names in the place of `name`. A second server that does the same at this moment is waited for.
 fn replace(folder: BorrowedFd, name: &CStr, give: impl Fn(&CStr) -> Result<(), Errno>) -> Result<(), Errno> {
     let second = second_name(name);
-    for _ in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
         match give(&second) {
             Ok(()) => {}
-            Err(Errno::EEXIST) => {
+            Err(Errno::EEXIST) if attempt % PATIENCE == 0 => {
                 unlinkat(folder, second.as_c_str(), UnlinkatFlags::NoRemoveDir).or_else(absent)?;
+                continue;
+            }
+            Err(Errno::EEXIST) => {
+                std::thread::sleep(Duration::from_millis(1));
                 continue;
             }
             Err(errno) => return Err(errno),
         }
         match renameat(folder, second.as_c_str(), folder, name) {
-            Ok(()) => return Ok(()),
+            // Another took it for left over.
             Err(Errno::ENOENT) => {}
             Err(errno) => {
                 let _ = unlinkat(folder, second.as_c_str(), UnlinkatFlags::NoRemoveDir);
                 return Err(errno);
             }
+            Ok(()) => return Ok(()),
         }
     }
     Err(Errno::EBUSY)

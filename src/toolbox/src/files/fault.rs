@@ -108,8 +108,8 @@ impl Fault {
             | Self::OutsideWrite(_)
             | Self::OutsideCopy(_) => Cause::Denied,
             Self::NoSpace(_) => Cause::NoSpace,
-            Self::Limit(_) => Cause::Limit,
-            Self::System { errno: Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EFBIG, .. } => Cause::Limit,
+            Self::Limit(_)
+            | Self::System { errno: Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EFBIG, .. } => Cause::Limit,
             Self::Cancelled => Cause::Cancelled,
             Self::Timeout => Cause::Timeout,
             _ => Cause::Invalid,

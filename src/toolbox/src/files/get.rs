@@ -141,11 +141,8 @@ impl Copy<'_, '_> {
             self.skip(path.as_bytes(), "its path is too long");
             return Ok(None);
         }
-        let found = match fstatat(folder.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(found) => found,
-            // Removed since it was listed.
-            Err(_) => return Ok(None),
-        };
+        // One removed since it was listed is not there to copy.
+        let Ok(found) = fstatat(folder.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW) else { return Ok(None) };
         match SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) {
             SFlag::S_IFDIR => {
                 self.entry(path.clone(), EntryKind::Folder)?;
@@ -157,7 +154,7 @@ impl Copy<'_, '_> {
                 match openat(folder.as_fd(), name, flags, Mode::empty()) {
                     Ok(fd) => self.file(fd, path.clone(), &path)?,
                     Err(errno) => {
-                        self.skip(path.as_bytes(), &format!("cannot be read: {}", errno.desc().to_lowercase()))
+                        self.skip(path.as_bytes(), &format!("cannot be read: {}", errno.desc().to_lowercase()));
                     }
                 }
             }

@@ -67,16 +67,16 @@ pub(super) fn fit(file: Vec<u8>, format: ImageFormat) -> Result<Picture, Unfit> 
         return Err(Unfit::TooLarge(width, height));
     }
     let orientation = decoder.orientation()?;
-    let decoded = DynamicImage::from_decoder(decoder)?;
+    let picture = DynamicImage::from_decoder(decoder)?;
     if width.max(height) <= MAX_SIDE && file.len() <= MAX_BYTES {
         let media_type = format.to_mime_type();
         return Ok(Picture { media_type, size: (width, height), scaled_from: None, bytes: file });
     }
     drop(file);
-    let eight_bits = if decoded.color().has_alpha() {
-        DynamicImage::from(decoded.into_rgba8())
+    let eight_bits = if picture.color().has_alpha() {
+        DynamicImage::from(picture.into_rgba8())
     } else {
-        DynamicImage::from(decoded.into_rgb8())
+        DynamicImage::from(picture.into_rgb8())
     };
     let mut picture = shrink(eight_bits, within(width, height, MAX_SIDE));
     // A re-encoded file has no EXIF data any more that would say which side is up.

@@ -64,7 +64,7 @@ pub(super) fn ls(
     payload.push(b'[');
     for name in first.heap.into_sorted_vec() {
         let kind = kind(&folder, &name);
-        let shown_name = name.name.to_string_lossy();
+        let shown_name = name.bytes.to_string_lossy();
         let mark = match &kind {
             ListKind::File => 0,
             ListKind::Folder => 1,
@@ -89,7 +89,7 @@ pub(super) fn ls(
 
 fn kind(folder: &Dir, name: &Name) -> ListKind {
     let kind = name.kind.or_else(|| {
-        let found = fstatat(folder.as_fd(), name.name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        let found = fstatat(folder.as_fd(), name.bytes.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         match SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) {
             SFlag::S_IFDIR => Some(Type::Directory),
             SFlag::S_IFLNK => Some(Type::Symlink),
@@ -99,7 +99,7 @@ fn kind(folder: &Dir, name: &Name) -> ListKind {
     match kind {
         Some(Type::Directory) => ListKind::Folder,
         Some(Type::Symlink) => {
-            let target = readlinkat(folder.as_fd(), name.name.as_c_str()).unwrap_or_default();
+            let target = readlinkat(folder.as_fd(), name.bytes.as_c_str()).unwrap_or_default();
             ListKind::Link(String::from_utf8_lossy(target.as_bytes()).into_owned())
         }
         _ => ListKind::File,
@@ -119,13 +119,13 @@ struct First {
 struct Name {
     /// What it is sorted by: its lower-case form.
     key: String,
-    name: CString,
+    bytes: CString,
     kind: Option<Type>,
 }
 
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.key.as_str(), &self.name).cmp(&(other.key.as_str(), &other.name))
+        (self.key.as_str(), &self.bytes).cmp(&(other.key.as_str(), &other.bytes))
     }
 }
 
@@ -145,12 +145,12 @@ impl First {
         self.key.extend(name.to_string_lossy().chars().flat_map(char::to_lowercase));
         if self.heap.len() == self.most {
             let last = self.heap.peek().expect("the limit is at least 1");
-            if (self.key.as_str(), name) >= (last.key.as_str(), last.name.as_c_str()) {
+            if (self.key.as_str(), name) >= (last.key.as_str(), last.bytes.as_c_str()) {
                 return;
             }
             self.heap.pop();
         }
-        self.heap.push(Name { key: self.key.clone(), name: name.to_owned(), kind });
+        self.heap.push(Name { key: self.key.clone(), bytes: name.to_owned(), kind });
     }
 }
 

@@ -18,22 +18,22 @@ pub(super) struct Resolved {
 /// Resolves `given`: a leading `@` is dropped, `~` is the sandbox's HOME, relative paths start at the session's
 /// directory.
 pub(super) fn resolve(session: &Session, given: &str) -> Result<Resolved, Fault> {
-    let bare = given.strip_prefix('@').unwrap_or(given);
-    if bare.is_empty() {
+    let named = given.strip_prefix('@').unwrap_or(given);
+    if named.is_empty() {
         return Err(Fault::Argument("the path is empty: name a file or folder".to_owned()));
     }
-    if bare.contains('\0') {
+    if named.contains('\0') {
         return Err(Fault::Argument("the path holds a NUL byte, which no file name can".to_owned()));
     }
     let home = session.home.to_string_lossy();
     let directory = session.directory.to_string_lossy();
-    let (base, rest) = match bare.strip_prefix('~') {
+    let (start, rest) = match named.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => (home.as_ref(), rest),
-        _ if bare.starts_with('/') => ("", bare),
-        _ => (directory.as_ref(), bare),
+        _ if named.starts_with('/') => ("", named),
+        _ => (directory.as_ref(), named),
     };
-    let mut path = String::with_capacity(base.len() + rest.len() + 2);
-    for part in base.split('/').chain(rest.split('/')).filter(|part| !part.is_empty() && *part != ".") {
+    let mut path = String::with_capacity(start.len() + rest.len() + 2);
+    for part in start.split('/').chain(rest.split('/')).filter(|part| !part.is_empty() && *part != ".") {
         path.push('/');
         path.push_str(part);
     }

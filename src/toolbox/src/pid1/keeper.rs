@@ -1,12 +1,14 @@
 //! Keeping the full output of a command that printed more than is shown: a server of its own, fed through a pipe,
 //! writes it to a file under /tmp. Whatever goes wrong with it, the call does not fail (T-BASH-7).
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::statvfs::statvfs;
@@ -16,8 +18,8 @@ const FOLDERS: [&str; 2] = ["/tmp/.runner", "/tmp/.runner/out"];
 /// Longest file in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 /// Room is made for this many bytes at a time.
-const STRIDE: u64 = 4 * 1024 * 1024;
-/// The kept output starts again at multiples of this, so that it can be mapped.
+const STRIDE: u64 = 1024 * 1024;
+/// Halves are multiples of this, so that they can be mapped.
 const PAGE: u64 = 4096;
 
 /// Exit codes of the server.
@@ -39,7 +41,8 @@ pub(super) fn serve(pipe: OwnedFd, number: u64) -> i32 {
     }
     let Ok(folder) = statvfs(FOLDERS[1]) else { return FAILED };
     let share = folder.blocks() * folder.fragment_size() / 4;
-    match keep(File::from(pipe), Path::new(FOLDERS[1]), number, share, LONGEST) {
+    let limits = Limits { share, longest: LONGEST, stride: STRIDE };
+    match keep(File::from(pipe), Path::new(FOLDERS[1]), number, limits) {
         Ok(false) => WHOLE,
         Ok(true) => CUT,
         Err(_) => {
@@ -49,20 +52,33 @@ pub(super) fn serve(pipe: OwnedFd, number: u64) -> i32 {
     }
 }
 
-/// Copies `source` to a file in `folder`, whose files may take `share` bytes together. True when a middle part was left
-/// out because it was longer than `longest`, or than its share.
-fn keep(mut source: impl Read, folder: &Path, number: u64, share: u64, longest: u64) -> io::Result<bool> {
-    let half = longest.min(share) / 2 / PAGE * PAGE;
-    if half == 0 {
-        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
-    }
+/// How much may be kept, in bytes.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// All files together.
+    share: u64,
+    /// One file.
+    longest: u64,
+    /// Room is made for this much at a time.
+    stride: u64,
+}
+
+/// Copies `source` to a file in `folder`. True when a middle part was left out because it was too long, or because
+/// others take the rest of the share.
+fn keep(mut source: impl Read, folder: &Path, number: u64, limits: Limits) -> io::Result<bool> {
+    let Limits { share, longest, .. } = limits;
+    let stride = limits.stride.min(share).min(longest) / (2 * PAGE) * 2 * PAGE;
     let name = folder.join(format!("{number}.log"));
     let _ = fs::remove_file(&name);
     let mut options = OpenOptions::new();
     let file =
         options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW).mode(0o600).open(&name)?;
+    // While it is locked, other keepers leave it alone.
+    file.lock()?;
     let mut piece = vec![0; 64 * 1024];
-    let (mut total, mut room) = (0u64, 0u64);
+    let mut total = 0u64;
+    // The file may get this long, and once it may not get longer, its second half is a ring of half that.
+    let (mut room, mut may_grow) = (0u64, true);
     loop {
         let length = match source.read(&mut piece) {
             Ok(0) => break,
@@ -70,25 +86,26 @@ fn keep(mut source: impl Read, folder: &Path, number: u64, share: u64, longest: 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let end = (total + length as u64).min(2 * half);
-        if end > room {
-            room = (room + STRIDE).min(2 * half);
-            make_room(folder, &name, share.saturating_sub(room))?;
-            if file.metadata()?.nlink() == 0 {
-                return Err(io::Error::other("another output took the room"));
-            }
-        }
         let mut rest = &piece[..length];
         while !rest.is_empty() {
-            let at = place(total, half);
-            let until = if at < half { half } else { 2 * half };
+            if total == room && may_grow {
+                may_grow = room + stride <= longest.min(share) && grow(&file, folder, &name, share, room + stride)?;
+                room += if may_grow { stride } else { 0 };
+                if room == 0 {
+                    return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+                }
+            }
+            let half = room / 2;
+            let (at, until) = if may_grow { (total, room) } else { place(total, half) };
             let fits = rest.len().min(usize::try_from(until - at).unwrap_or(usize::MAX));
             file.write_all_at(&rest[..fits], at)?;
             rest = &rest[fits..];
             total += fits as u64;
         }
     }
-    if total <= 2 * half {
+    let half = room / 2;
+    if may_grow || total <= 2 * half {
+        file.set_len(total)?;
         return Ok(false);
     }
     turn(&file, half, (total - half) % half)?;
@@ -99,9 +116,10 @@ fn keep(mut source: impl Read, folder: &Path, number: u64, share: u64, longest: 
     Ok(true)
 }
 
-/// Where the byte number `total` of the output goes: the second half of the file is a ring.
-fn place(total: u64, half: u64) -> u64 {
-    if total < half { total } else { half + (total - half) % half }
+/// Where the byte number `total` of the output goes once the second half of the file is a ring, and where the run of
+/// bytes that starts there ends.
+fn place(total: u64, half: u64) -> (u64, u64) {
+    if total < half { (total, half) } else { (half + (total - half) % half, 2 * half) }
 }
 
 /// Turns the ring in the second half of the file so that it begins with its oldest byte, at `oldest`.
@@ -122,8 +140,26 @@ fn turn(file: &File, half: u64, oldest: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes kept outputs but `own`, oldest first, until they take at most `most` bytes together.
-fn make_room(folder: &Path, own: &Path, most: u64) -> io::Result<()> {
+/// Makes the file `length` bytes long, which is how the others see what it takes, if there is room for that.
+fn grow(file: &File, folder: &Path, own: &Path, share: u64, length: u64) -> io::Result<bool> {
+    let whole = File::open(folder)?;
+    // One at a time, or two would take the same room. The agent can hold this lock; then it may be a little more.
+    for _ in 0..50 {
+        match whole.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+            _ => break,
+        }
+    }
+    let fits = make_room(folder, own, share.saturating_sub(length))?;
+    if fits {
+        file.set_len(length)?;
+    }
+    Ok(fits)
+}
+
+/// Removes kept outputs but `own`, oldest first, until they take at most `most` bytes together. False when those that
+/// are still being written take more.
+fn make_room(folder: &Path, own: &Path, most: u64) -> io::Result<bool> {
     let mut others: Vec<(u64, u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -133,7 +169,7 @@ fn make_room(folder: &Path, own: &Path, most: u64) -> io::Result<()> {
             && path != own
             && found.is_file()
         {
-            others.push((number, found.blocks() * 512, path));
+            others.push((number, found.len(), path));
         }
     }
     others.sort_unstable();
@@ -142,10 +178,12 @@ fn make_room(folder: &Path, own: &Path, most: u64) -> io::Result<()> {
         if taken <= most {
             break;
         }
-        let _ = fs::remove_file(path);
-        taken -= bytes;
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
+        if opened.is_ok_and(|file| file.try_lock().is_ok()) && fs::remove_file(path).is_ok() {
+            taken -= bytes;
+        }
     }
-    Ok(())
+    Ok(taken <= most)
 }
 
 #[cfg(test)]
@@ -171,13 +209,22 @@ mod tests {
 
         /// T-BASH-7: the file is the whole output, or its beginning and its end around a note with the exact count.
         #[test]
-        fn whole_or_head_and_tail(length in 0usize..60_000, piece in 1usize..20_000, pages in 1u64..4) {
+        fn whole_or_head_and_tail(
+            length in 0usize..60_000,
+            piece in 1usize..20_000,
+            pages in 1u64..8,
+            by_share in any::<bool>(),
+        ) {
             let folder = tempfile::tempdir().unwrap();
             let whole: Vec<u8> = (0..length).map(|index| u8::try_from(index % 251).unwrap()).collect();
             let longest = 2 * pages * PAGE;
-            let cut = keep(Pieces(&whole, piece), folder.path(), 7, 1 << 30, longest).unwrap();
+            // Either limit ends the growth: the length of one file or the share of all.
+            let share = if by_share { longest } else { 2 * longest };
+            let limits = Limits { share, longest: if by_share { 1 << 30 } else { longest }, stride: 2 * PAGE };
+            let cut = keep(Pieces(&whole, piece), folder.path(), 7, limits).unwrap();
             let kept = fs::read(folder.path().join("7.log")).unwrap();
             if length as u64 <= longest {
+                // Growth is refused only when more comes, so an output that just fits is whole.
                 prop_assert!(!cut);
                 prop_assert_eq!(kept, whole);
                 return Ok(());
@@ -202,7 +249,8 @@ mod tests {
             fs::write(folder.path().join(format!("{number}.log")), vec![1; 64 * 1024]).unwrap();
         }
         fs::write(folder.path().join("note.txt"), b"not ours").unwrap();
-        keep(Pieces(&[5; 100], 100), folder.path(), 11, 200 * 1024, 64 * 1024).unwrap();
+        let limits = Limits { share: 200 * 1024, longest: 1 << 20, stride: 64 * 1024 };
+        assert!(!keep(Pieces(&[5; 100], 100), folder.path(), 11, limits).unwrap());
         let mut left: Vec<String> = fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -211,12 +259,27 @@ mod tests {
         assert_eq!(left, ["10.log", "11.log", "9.log", "note.txt"]);
     }
 
+    /// An output that is still being written is not taken away; the newcomer keeps head and tail in what is left.
+    #[test]
+    fn outputs_that_are_being_written_share_the_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("1.log");
+        fs::write(&name, vec![1; 128 * 1024]).unwrap();
+        let busy = File::open(&name).unwrap();
+        busy.lock().unwrap();
+        let limits = Limits { share: 200 * 1024, longest: 1 << 20, stride: 32 * 1024 };
+        assert!(keep(Pieces(&[5; 300_000], 7000), folder.path(), 2, limits).unwrap());
+        assert_eq!(fs::metadata(folder.path().join("2.log")).unwrap().len(), 64 * 1024);
+        assert!(name.exists());
+    }
+
     #[test]
     fn a_link_in_the_way_is_replaced_and_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("precious"), b"untouched").unwrap();
         std::os::unix::fs::symlink("precious", folder.path().join("1.log")).unwrap();
-        keep(Pieces(b"x", 1), folder.path(), 1, 1 << 20, 1 << 20).unwrap();
+        let limits = Limits { share: 1 << 20, longest: 1 << 20, stride: 1 << 20 };
+        keep(Pieces(b"x", 1), folder.path(), 1, limits).unwrap();
         assert_eq!(fs::read(folder.path().join("precious")).unwrap(), b"untouched");
         assert_eq!(fs::read(folder.path().join("1.log")).unwrap(), b"x");
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::time::TimeSpec;
@@ -58,7 +58,9 @@ pub(super) fn start() -> Result<Pid1, StartError> {
     default_dispositions();
     SigSet::all().thread_block().map_err(at("block signals"))?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    let signals = SignalFd::with_flags(&SigSet::all(), flags).map_err(at("signalfd"))?;
+    // Not the others: a keeper that gave up makes a SIGPIPE, which means nothing here.
+    let heard = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM]);
+    let signals = SignalFd::with_flags(&heard, flags).map_err(at("signalfd"))?;
 
     facts::open_tmp_to_all().map_err(at("mode of /tmp"))?;
     let landlock = ruleset::abi();
