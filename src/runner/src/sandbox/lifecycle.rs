@@ -256,12 +256,7 @@ impl Sandbox {
     }
 
     /// Waits for the reply to a call of an earlier runner process, one of those given to [`Sandbox::resume`].
-    pub async fn take_up(
-        &self,
-        key: &str,
-        timeout: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Reply, CallError> {
+    pub async fn take_up(&self, key: &str, timeout: Duration, cancel: &CancellationToken) -> Result<Reply, CallError> {
         self.link.take_up(key, timeout, cancel).await
     }
 

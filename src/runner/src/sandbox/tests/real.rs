@@ -37,8 +37,12 @@ impl Home {
     }
 
     fn order(&self) -> Order {
-        let wanted =
-            Wanted { memory: Some("128m".to_owned()), pids: Some(64), tmp_size: Some("32m".to_owned()), ..Wanted::default() };
+        let wanted = Wanted {
+            memory: Some("128m".to_owned()),
+            pids: Some(64),
+            tmp_size: Some("32m".to_owned()),
+            ..Wanted::default()
+        };
         Order {
             session: random_hex(),
             name: format!("link-{}", random_hex()),
