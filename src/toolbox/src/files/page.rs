@@ -74,6 +74,18 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Takes `length` NUL bytes without having them.
+    pub(super) fn hole(&mut self, length: u64) {
+        const ZEROS: [u8; LINE_BYTES] = [0; LINE_BYTES];
+        let real = length.min(LINE_BYTES as u64);
+        self.feed(&ZEROS[..usize::try_from(real).unwrap_or(LINE_BYTES)]);
+        let rest = length - real;
+        self.total_bytes += rest;
+        if !self.ended() && self.line >= self.first {
+            self.counter.add_zeros(rest);
+        }
+    }
+
     fn ended(&self) -> bool {
         self.full || self.shown_lines == self.most
     }

