@@ -2,8 +2,17 @@
 
 mod desk;
 mod engine;
+mod host;
+mod images;
+mod masks;
 mod place;
+mod relay;
+mod session;
 
 pub(crate) use desk::{Answer, Desk};
-pub(crate) use engine::{containers_of, engine};
-pub(crate) use place::{Place, Ran};
+pub(crate) use engine::{containers_of, engine, request, socket};
+pub(crate) use host::{is_root, long_sleep, processes_with, until};
+pub(crate) use images::OwnImage;
+pub(crate) use place::{Place, Ran, program};
+pub(crate) use relay::{Relay, Rule};
+pub(crate) use session::Session;

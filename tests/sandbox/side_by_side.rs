@@ -1,0 +1,49 @@
+//! Sandboxes of several runners on one engine.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::{Desk, Place, engine, long_sleep, processes_with, until};
+
+/// Each session has a block of user ids of its own, whoever started it; its processes have the block's ids.
+#[test]
+fn blocks_of_ids_are_disjoint() {
+    let places: Vec<Place> = (0..3).map(|_| Place::new()).collect();
+    let mut desks: Vec<Desk> = places.iter().chain(&places[..1]).map(Place::desk).collect();
+    let sleeps: Vec<String> = desks.iter().map(|_| long_sleep()).collect();
+    for (desk, sleep) in desks.iter_mut().zip(&sleeps) {
+        desk.send("bash", &serde_json::json!({"command": format!("{sleep} & wait"), "timeout": 1000}));
+    }
+    let mut blocks = BTreeSet::new();
+    for place in &places {
+        for name in place.containers() {
+            let labels = engine("GET", &format!("/containers/{name}/json")).1["Config"]["Labels"].clone();
+            let base = labels["runner.ids"].as_str().and_then(|ids| ids.parse::<u32>().ok()).expect("a block");
+            assert!(
+                base >= 20_000 && blocks.iter().all(|other: &u32| other.abs_diff(base) >= 64),
+                "{base} in {blocks:?}"
+            );
+            blocks.insert(base);
+        }
+    }
+    for (desk, sleep) in desks.iter().zip(&sleeps) {
+        until("the command runs", || processes_with(sleep).len() >= 2);
+        for pid in processes_with(sleep) {
+            let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else { continue };
+            assert!(blocks.remove(&process.uid()) || blocks.len() < 4, "{} of {}", process.uid(), desk.pid());
+        }
+    }
+    for desk in &desks {
+        let pid = i32::try_from(desk.pid()).expect("a process id");
+        kill(Pid::from_raw(pid), Signal::SIGINT).expect("it is ours");
+    }
+    for desk in desks {
+        desk.close().exits(130);
+    }
+    for place in &places {
+        place.assert_clean();
+    }
+}
