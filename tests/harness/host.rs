@@ -1,7 +1,6 @@
 //! What this host shows of the processes in sandboxes, and waiting for it.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Waits until it is so. What does not come about in a minute never does.
@@ -14,17 +13,24 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Process ids of those whose command line contains this.
+/// Process ids of those whose command line is exactly this.
+pub(crate) fn processes(line: &str) -> Vec<u32> {
+    processes_that(|words| words == line)
+}
+
+/// Process ids of those whose command line contains this, shells that are about to run it among them.
 pub(crate) fn processes_with(part: &str) -> Vec<u32> {
+    processes_that(|words| words.contains(part))
+}
+
+fn processes_that(fit: impl Fn(&str) -> bool) -> Vec<u32> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc").expect("a /proc").flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // One that has ended by now has none.
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        // The runner's own arguments may name it too.
-        let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-        let is_runner = Path::new(&*words[0]).file_name().is_some_and(|name| name == "runner");
-        if !is_runner && words.join(" ").contains(part) {
+        let line = String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ");
+        if fit(&line) {
             pids.push(pid);
         }
     }

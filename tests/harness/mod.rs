@@ -11,7 +11,7 @@ mod session;
 
 pub(crate) use desk::{Answer, Desk};
 pub(crate) use engine::{containers_of, engine, request, socket};
-pub(crate) use host::{is_root, long_sleep, processes_with, until};
+pub(crate) use host::{is_root, long_sleep, processes, processes_with, until};
 pub(crate) use images::OwnImage;
 pub(crate) use place::{Place, Ran, program};
 pub(crate) use relay::{Relay, Rule};

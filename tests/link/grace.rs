@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::{Place, engine, long_sleep, processes_with, until};
+use crate::harness::{Place, engine, long_sleep, processes, processes_with, until};
 
 /// The container of a killed runner exits within its grace (ten seconds here), its command with it; the record and what
 /// is left are for the next runner.
@@ -16,7 +16,7 @@ fn an_orphan_exits_within_its_grace() {
     place.script(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": sleep, "timeout": 1000}}]}]));
     let mut session = place.start(&[]);
     let (id, container) = (session.id(), session.container());
-    until("the command runs", || !processes_with(&sleep).is_empty());
+    until("the command runs", || !processes(&sleep).is_empty());
     session.crash();
     let begun = Instant::now();
     let state = || engine("GET", &format!("/containers/{container}/json")).1["State"].clone();

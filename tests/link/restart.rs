@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, long_sleep, processes_with, until};
+use crate::harness::{Place, long_sleep, processes, processes_with, until};
 
 /// Calls that were under way when the runner died are in the journal as begun and never as ended: what they did is
 /// unknown. What had ended before is whole.
@@ -19,7 +19,7 @@ fn the_journal_of_a_crash_says_what_is_unknown() {
     ]));
     let mut session = place.start(&[]);
     let id = session.id();
-    until("both run", || processes_with(&sleep).len() >= 2);
+    until("both run", || processes(&sleep).len() == 2);
     session.crash();
     place.drive().exits(0);
     let events: Vec<Value> = place
@@ -61,4 +61,20 @@ fn a_pause_behind_our_back_costs_only_time() {
         assert_eq!(desk.answer().ok(), "kept\n");
     }
     desk.close().exits(0);
+}
+
+/// A runner that serves calls and is killed leaves a session like any other.
+#[test]
+fn a_killed_desk_is_recovered() {
+    let place = Place::new();
+    let mut desk = place.desk();
+    let sleep = long_sleep();
+    desk.send("bash", &json!({"command": sleep, "timeout": 1000}));
+    until("it runs", || processes(&sleep).len() == 1);
+    let id = place.run(["ps", "--json"]).exits(0).json()[0]["session"].as_str().expect("an id").to_owned();
+    desk.kill();
+    let next = place.drive();
+    assert_eq!(next.exits(0).stderr, format!("note: session {id} was ended and cleaned up: its runner had died\n"));
+    place.assert_clean();
+    until("the command is gone", || processes_with(&sleep).is_empty());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Relay, Rule, Session, engine, long_sleep, processes_with, request, until};
+use crate::harness::{Place, Relay, Rule, Session, engine, long_sleep, processes, processes_with, request, until};
 
 fn sleepy() -> (Place, String) {
     let place = Place::new();
@@ -45,7 +45,7 @@ fn five_agents_at_work() {
     let (mut place, sleep) = sleepy();
     let mut sessions: Vec<Session> = (0..5).map(|_| place.start(&[])).collect();
     let ids: Vec<String> = sessions.iter_mut().map(Session::id).collect();
-    until("five agents work", || processes_with(&sleep).len() == 5);
+    until("five agents work", || processes(&sleep).len() == 5);
     assert_eq!((place.containers().len(), place.owners()), (5, 5));
 
     let token = std::fs::read_to_string(place.state().join("token")).expect("a token");
@@ -162,7 +162,7 @@ fn a_dead_session_is_stopped_by_name() {
     let (place, sleep) = sleepy();
     let mut session = place.start(&[]);
     let id = session.id();
-    until("it works", || !processes_with(&sleep).is_empty());
+    until("it works", || !processes(&sleep).is_empty());
     session.crash();
     let stopped = place.run(["stop", &id]);
     assert_eq!((stopped.exits(0).stdout.as_str(), stopped.stderr.as_str()), (format!("{id}  stopped\n").as_str(), ""));
@@ -176,7 +176,7 @@ fn a_follower_hears_of_the_death() {
     let (place, sleep) = sleepy();
     let mut session = place.start(&[]);
     let id = session.id();
-    until("it works", || !processes_with(&sleep).is_empty());
+    until("it works", || !processes(&sleep).is_empty());
     let mut follower = Session::of(place.command(["logs", "-f", &id]));
     follower.line_with("call       bash");
     session.crash();
@@ -191,7 +191,7 @@ fn several_notice_at_once() {
     let (place, sleep) = sleepy();
     let mut sessions: Vec<Session> = (0..2).map(|_| place.start(&[])).collect();
     let ids: Vec<String> = sessions.iter_mut().map(Session::id).collect();
-    until("they work", || processes_with(&sleep).len() == 2);
+    until("they work", || processes(&sleep).len() == 2);
     sessions.into_iter().for_each(Session::crash);
     let tool = ["tool", "--agent", "worker", "bash", r#"{"command": "echo next"}"#];
     let next: Vec<Session> = (0..3).map(|_| Session::of(place.command(tool))).collect();

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Place, long_sleep, processes_with, until};
+use crate::harness::{Place, long_sleep, processes, processes_with, until};
 
 /// A session from start to end, with calls, a copy in and a copy out.
 #[test]
@@ -49,7 +49,7 @@ fn stopping() {
     place.script(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": sleep, "timeout": 1000}}]}]));
     let mut session = place.start(&[]);
     let id = session.id();
-    until("it works", || !processes_with(&sleep).is_empty());
+    until("it works", || !processes(&sleep).is_empty());
     place.run(["stop", &id]).exits(0);
     session.end().exits(125);
     assert_eq!(processes_with(&sleep), Vec::<u32>::new());
@@ -63,7 +63,7 @@ fn recovery() {
     place.script(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": sleep, "timeout": 1000}}]}]));
     let mut session = place.start(&[]);
     let id = session.id();
-    until("it works", || !processes_with(&sleep).is_empty());
+    until("it works", || !processes(&sleep).is_empty());
     session.crash();
     let next = place.drive();
     assert_eq!(next.exits(0).stdout, "next\n");

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Ran, Relay, Rule, Session, engine, long_sleep, processes_with, until};
+use crate::harness::{Place, Ran, Relay, Rule, Session, engine, long_sleep, processes, processes_with, until};
 
 /// A place whose session prints `before` and then sleeps until somebody ends it, and what it sleeps.
 fn sleepy() -> (Place, String) {
@@ -18,7 +18,7 @@ fn sleepy() -> (Place, String) {
 
 /// Waits until the sleep is under way.
 fn asleep(sleep: &str) {
-    until("the command runs", || !processes_with(sleep).is_empty());
+    until("the command runs", || !processes(sleep).is_empty());
 }
 
 /// How the session ended and what its one call said.

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, engine, is_root, long_sleep, processes_with, until};
+use crate::harness::{Place, engine, is_root, long_sleep, processes, until};
 
 /// Starts a session that sleeps, does something to its container, and gives the end: cause, code, message, removed.
 fn lose(take: impl FnOnce(&str)) -> Value {
@@ -18,7 +18,7 @@ fn lose(take: impl FnOnce(&str)) -> Value {
     ]));
     let mut session = place.start(&[]);
     let container = session.container();
-    until("the command runs", || !processes_with(&sleep).is_empty());
+    until("the command runs", || !processes(&sleep).is_empty());
     take(&container);
     let begun = Instant::now();
     let ran = session.end();
@@ -73,7 +73,7 @@ fn a_call_loses_its_sandbox() {
     desk.bash("true").ok();
     let sleep = long_sleep();
     desk.send("bash", &json!({"command": sleep, "timeout": 1000}));
-    until("the command runs", || !processes_with(&sleep).is_empty());
+    until("the command runs", || !processes(&sleep).is_empty());
     let container = place.containers().remove(0);
     assert_eq!(engine("DELETE", &format!("/containers/{container}?force=1")).0, 204);
     desk.answer().fails("sandbox_gone");

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::harness::{Place, long_sleep, processes_with, until};
+use crate::harness::{Place, long_sleep, processes, until};
 
 /// Two starts at once: one is stopped, a third recovers what is lost, and the other works on as if it were alone.
 #[test]
@@ -20,7 +20,7 @@ fn two_starts_at_once() {
     let (mut one, mut two) = (place.start(&[]), place.start(&[]));
     let (first, second) = (one.id(), two.id());
     assert_ne!(one.container(), two.container());
-    until("both work", || processes_with(&sleep).len() >= 2);
+    until("both work", || processes(&sleep).len() == 2);
     one.signal(Signal::SIGINT);
     one.end().exits(130);
     let third = place.drive();
