@@ -1,6 +1,7 @@
 //! The middle of a command: its output, its limits, its end. `advance` is the one place that moves a command from
 //! phase to phase (see the drawing in `command`).
 
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use protocol::End;
 
 use super::begin::not_started;
 use super::command::{Command, DRAIN, GRACE, KEEP, Phase, QUIET};
+use super::end::FIGHT;
 use super::feed::Feed;
 use super::reap;
 use super::state::{Pid1, Source};
@@ -126,7 +128,7 @@ impl Pid1 {
         let tag = self.tag(slot);
         let Some(command) = &mut self.commands[slot] else { return Next::Wait(None) };
         let over = command.kill_at.is_none_or(|kill_at| kill_at <= now);
-        if over || self.processes.pass(tag, 0, &mut std::collections::BTreeSet::new()).found == 0 {
+        if over || !self.processes.any(tag) {
             start_draining(command, now);
             return Next::Again;
         }
@@ -142,10 +144,10 @@ impl Pid1 {
             return;
         }
         command.verdict = verdict;
-        let kill_at = Instant::now() + GRACE;
-        command.kill_at = Some(kill_at);
-        command.wake = Some(kill_at);
-        self.processes.pass(tag, libc::SIGTERM, &mut std::collections::BTreeSet::new());
+        let now = Instant::now();
+        command.kill_at = Some(now + GRACE);
+        command.wake = Some(now + GRACE);
+        self.processes.pass(tag, libc::SIGTERM, &mut BTreeSet::new(), now + FIGHT);
     }
 
     /// Ends the command that answers call `id`; unknown ids are ignored, it may just have ended.
