@@ -74,8 +74,8 @@ pub fn encode<M: Serialize>(header: &M, payload: &[u8], out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Cuts a byte stream into frames. Feed it with [`Decoder::push`] (or read straight into [`Decoder::space`]) and take
-/// frames with [`Decoder::next`]. Holds at most one frame and one read more than that.
+/// Cuts a byte stream into frames. Feed it with [`Decoder::push`] and take frames with [`Decoder::next`]. Holds at most
+/// one frame and one read more than that.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,

@@ -32,6 +32,7 @@ pub enum Role {
 /// What PID 1 sees of its own confinement. The host refuses a sandbox whose facts are not as ordered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, checked by name")]
 pub struct Facts {
     /// Its process id; must be 1.
     pub pid: u32,

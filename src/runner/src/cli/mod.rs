@@ -1,1 +1,131 @@
-//! The cli room.
+//! What people type. One file a subcommand; below this room nobody sees the command line.
+
+mod agent;
+mod copies;
+pub mod image;
+pub mod logs;
+mod means;
+mod output;
+pub mod progress;
+pub mod ps;
+pub mod records;
+pub mod render;
+pub mod show;
+mod signals;
+pub mod start;
+pub mod stop;
+pub mod table;
+pub mod tool;
+pub mod tools;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use self::records::RecordsError;
+use crate::exit::{self, Failure};
+use crate::observe::sanitise;
+
+/// Runs AI agents safely on this machine.
+///
+/// An agent thinks on the host and acts in a locked-down container: read-only root, writable /tmp, no network, no
+/// privileges.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true, after_help = AFTER)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER: &str = "\
+Examples:
+  runner image build                     make the base image, without a registry
+  runner start --agent hello             run an agent of this project
+  runner tool --agent hello bash '{\"command\": \"id\"}'
+  runner ps --all                        what ran and how it ended
+
+Exit codes:
+  0 done · 1 the agent failed · 2 usage or configuration · 3 engine · 4 model · 5 sandbox lost · 6 refused by policy
+  7 turn limit · 8 token limit · 70 a bug of ours · 124 timeout · 125 stopped by someone · 130 interrupted
+
+Environment:
+  RUNNER_STATE  the state directory          DOCKER_HOST  the engine's socket
+  RUNNER_LOG    what is logged (info)        NO_COLOR     no colours";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an agent from its first turn to its end
+    Start(start::StartArgs),
+    /// Make tool calls in a fresh sandbox, without a model
+    Tool(tool::ToolArgs),
+    /// List the tools and their schemas
+    Tools(tools::ToolsArgs),
+    /// List sessions
+    Ps(ps::PsArgs),
+    /// Show a session
+    Show(show::ShowArgs),
+    /// Show a session's journal
+    Logs(logs::LogsArgs),
+    /// Stop sessions
+    Stop(stop::StopArgs),
+    /// Make images
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+/// What can be done with images.
+#[derive(Debug, Subcommand)]
+pub enum ImageCommand {
+    /// Build runner/minimal from this machine's static bash and busybox
+    Build(image::BuildArgs),
+}
+
+/// Runs a command on a runtime of one thread, prints what went wrong, and turns it into the exit code. A panic is a bug
+/// of ours and has a code of its own.
+pub fn run(command: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&Failure::new(1, &error)),
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(command)));
+    // A thread that waits for standard input cannot be woken; nothing else is left to wait for.
+    runtime.shutdown_background();
+    match ended {
+        Ok(Ok(code)) => code.into(),
+        Ok(Err(failure)) => report(&failure),
+        // The panic's message is on standard error already.
+        Err(_) => {
+            eprintln!("error: this is a bug of runner; please report it with the lines above");
+            exit::BUG.into()
+        }
+    }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    eprintln!("error: {}", sanitise::line(&failure.message));
+    if let Some(hint) = &failure.hint {
+        eprintln!("hint: {}", sanitise::line(hint));
+    }
+    failure.code.into()
+}
+
+impl From<RecordsError> for Failure {
+    fn from(error: RecordsError) -> Self {
+        Self::new(error.exit_code(), &error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,1 +1,4 @@
-//! The observe room.
+//! What people and machines see of the runner's work: logs, and the sanitiser for everything shown.
+
+pub mod logging;
+pub mod sanitise;

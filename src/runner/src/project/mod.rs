@@ -1,1 +1,126 @@
-//! The project room.
+//! What people write: a project's config.toml and its agents. Knows nothing of how they run.
+//!
+//! Every key is read by name and checked for its range here, so that no other room meets a wrong value; what is
+//! documented and not built yet is refused by name.
+
+mod agent;
+mod config;
+mod error;
+mod front_matter;
+mod near;
+mod read;
+mod section;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use agent::Agent;
+pub use config::{ModelSettings, ModelSource};
+pub use error::{Place, ProjectError};
+pub use front_matter::Skill;
+pub(crate) use near::near;
+pub use settings::{DEFAULT_IMAGE, Settings};
+
+/// A project: the folder with config.toml.
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// Its folder, with every link resolved: the project's identity.
+    pub root: PathBuf,
+    /// `projectName`, else the folder's name.
+    pub name: String,
+    config: config::ProjectConfig,
+}
+
+impl Project {
+    /// Finds the project of `start`: the folder itself or the nearest above with a config.toml. An agent's folder has a
+    /// config.toml too and is passed over.
+    ///
+    /// # Errors
+    /// [`ProjectError::NoProject`], or what is wrong with the config.toml found.
+    pub fn find(start: &Path) -> Result<Self, ProjectError> {
+        let start = start.canonicalize().map_err(|error| unreadable(start, &error))?;
+        let is_agent = |folder: &Path| folder.join("SKILL.md").exists() || folder.join("agent.yaml").exists();
+        let found = start.ancestors().find(|folder| folder.join("config.toml").exists() && !is_agent(folder));
+        match found {
+            Some(root) => Self::load(root),
+            None => Err(ProjectError::NoProject(start)),
+        }
+    }
+
+    /// Opens the project in `root`.
+    ///
+    /// # Errors
+    /// [`ProjectError::NotAProject`], or what is wrong with its config.toml.
+    pub fn open(root: &Path) -> Result<Self, ProjectError> {
+        let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
+        Self::load(&root)
+    }
+
+    fn load(root: &Path) -> Result<Self, ProjectError> {
+        let path = root.join("config.toml");
+        let Some(text) = read::inside(root, "config.toml")? else {
+            return Err(ProjectError::NotAProject(root.to_owned()));
+        };
+        let config = config::parse(&path, &text)?;
+        config.written.check_alone()?;
+        let name = match &config.name {
+            Some(found) if agent::is_name(&found.value) => found.value.clone(),
+            Some(found) => {
+                return Err(ProjectError::Content {
+                    place: found.place.clone(),
+                    what: format!("`projectName` {:?} is not a name", found.value),
+                    hint: Some("lower-case letters and digits with single hyphens between, at most 64".to_owned()),
+                });
+            }
+            None => root.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned()),
+        };
+        Ok(Self { root: root.to_owned(), name, config })
+    }
+
+    /// Loads an agent by name (a folder of `agents/`) or by path (anything with a `/`, or `.`).
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownAgent`] with near names, or what is wrong with its files.
+    pub fn agent(&self, name_or_path: &str) -> Result<Agent, ProjectError> {
+        if name_or_path.contains('/') || name_or_path == "." || name_or_path == ".." {
+            let path = Path::new(name_or_path);
+            let folder = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+            return agent::load(self, &folder);
+        }
+        let folder = self.root.join("agents").join(name_or_path);
+        if agent::is_name(name_or_path) && folder.is_dir() {
+            return agent::load(self, &folder);
+        }
+        let known = self.agent_names();
+        let close = near(name_or_path, known.iter().map(String::as_str));
+        Err(ProjectError::UnknownAgent {
+            project: self.root.clone(),
+            name: name_or_path.to_owned(),
+            near: if close.is_empty() { known.into_iter().take(20).collect() } else { close },
+        })
+    }
+
+    /// Names of the folders in `agents/` that can be agents, sorted.
+    fn agent_names(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.root.join("agents")) else { return Vec::new() };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter(|entry| entry.path().is_dir())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| agent::is_name(name))
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// The text of a file that the operator named in config.toml, at most `max_bytes` long.
+pub(crate) fn read_named(path: &Path, max_bytes: u64) -> Result<String, ProjectError> {
+    read::named(path, max_bytes)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> ProjectError {
+    ProjectError::Unreadable { file: path.to_owned(), why: error.to_string() }
+}

@@ -1,1 +1,421 @@
-//! The store room.
+//! What outlives a process: sessions, their journals and large payloads, behind one trait of domain verbs.
+//!
+//! ```text
+//!                create_session
+//!                      |
+//!                      v        take_over (a dead owner's session; generation + 1)
+//!                   running <---------------+
+//!                   |     |                 |
+//!      end_session  |     +-----------------+
+//!                   v
+//!                 ended --- sandbox_removed (when its container or folder outlived it)
+//! ```
+//!
+//! Rules that every backend keeps (`store/contract.rs` holds them to it):
+//!
+//! - Every verb is one transaction. What a verb acknowledged is there after `kill -9`; ends and ownership also after a
+//!   power cut.
+//! - A session belongs to one owner under one generation. Every write of a driver carries its generation, and a stale
+//!   one gets [`StoreError::Fenced`] and changes nothing.
+//! - [`Store::append_later`] keeps its place in the order of one session's verbs. When it fails, nothing later of that
+//!   session is written until an awaited verb has reported the failure; so a journal has no holes in the middle.
+//! - A verb sees everything that this process asked for before it.
+//! - Time is the store's clock.
+//!
+//! The store knows nothing of what an event means: a kind, and a body of JSON text.
+
+mod operation;
+mod queue;
+mod schema;
+mod sqlite;
+mod writer;
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+pub(crate) mod faults;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+pub use sqlite::SqliteStore;
+
+/// What a verb of the store returns.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Sessions, journals and payloads, durably. Implementations are used through `Arc<dyn Store>`.
+pub trait Store: Send + Sync {
+    /// Records a session together with its first journal line; its generation is [`Generation::FIRST`].
+    fn create_session(&self, session: NewSession, started: NewEvent) -> StoreFuture<'_, SessionKey>;
+
+    /// Appends to a session's journal and returns the line's number once it is durable.
+    fn append(&self, key: SessionKey, generation: Generation, event: NewEvent) -> StoreFuture<'_, u64>;
+
+    /// Queues a journal line at once, without waiting for it; a failure is returned by the next awaited verb that writes
+    /// under this session's generation, or by [`Store::flush`].
+    ///
+    /// The future is back-pressure only: it is ready already unless the queue is full.
+    fn append_later(&self, key: SessionKey, generation: Generation, event: NewEvent) -> BoxFuture<'_, ()>;
+
+    /// Records which container belongs to the session: its name before it is created, its id after.
+    fn set_container(&self, key: SessionKey, generation: Generation, container: Container) -> StoreFuture<'_, ()>;
+
+    /// Ends a session: its row and its last journal line, with full durability.
+    fn end_session(&self, key: SessionKey, generation: Generation, end: End, ended: NewEvent) -> StoreFuture<'_, ()>;
+
+    /// Records that container and folder of an ended session are gone.
+    fn sandbox_removed(&self, key: SessionKey, generation: Generation) -> StoreFuture<'_, ()>;
+
+    /// Asks the owner of a session to stop it. The first request stands; on an ended session nothing happens.
+    fn request_stop(&self, key: SessionKey, by: String) -> StoreFuture<'_, ()>;
+
+    /// Says who asked for the session to be stopped, if somebody did.
+    fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<String>>;
+
+    /// Makes `owner` the owner of a session that is still at `expected`, and returns its new generation. Of several who
+    /// try at once exactly one succeeds.
+    fn take_over(&self, key: SessionKey, expected: Generation, owner: OwnerId) -> StoreFuture<'_, Generation>;
+
+    /// Finds a session by its id or a unique beginning of it.
+    fn session(&self, id_or_prefix: &str) -> StoreFuture<'_, Session>;
+
+    /// Lists sessions, newest first.
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>>;
+
+    /// Returns at most `limit` lines of a journal after line `after` (0 is before the first), in order.
+    fn events(&self, key: SessionKey, after: u64, limit: usize) -> StoreFuture<'_, Vec<EventRow>>;
+
+    /// Keeps a payload under its content's hash; the same content twice is kept once.
+    fn put_blob(&self, blob: Blob) -> StoreFuture<'_, BlobId>;
+
+    /// Returns a payload.
+    fn get_blob(&self, id: BlobId) -> StoreFuture<'_, Vec<u8>>;
+
+    /// Milliseconds since 1970 by the store's clock, the only one that leases and rows go by.
+    fn now(&self) -> StoreFuture<'_, i64>;
+
+    /// Waits until everything queued for this session is durable, and returns what failed of it.
+    fn flush(&self, key: SessionKey) -> StoreFuture<'_, ()>;
+
+    /// Returns a counter that changes soon (a tenth of a second) after anybody, in any process, changed the store. It may
+    /// also change without reason.
+    fn watch(&self) -> watch::Receiver<u64>;
+}
+
+/// The store's own number of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey(pub i64);
+
+/// How many owners a session has had; larger is newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Generation(pub i64);
+
+impl Generation {
+    /// The generation of a session that was never taken over.
+    pub const FIRST: Generation = Generation(1);
+}
+
+/// A process that drives sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerId {
+    /// Its name in `owners/` of its state directory.
+    pub id: String,
+    /// Which state directory that is: the install's token.
+    pub host: String,
+}
+
+/// A session to be recorded.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its public id, a UUID (version 7) in text form.
+    pub id: String,
+    /// The project's identity: its canonical path.
+    pub project: String,
+    /// The agent's name.
+    pub agent: String,
+    /// Who drives it.
+    pub owner: OwnerId,
+    /// Name of its container, recorded before the container is created.
+    pub container: Option<String>,
+    /// Leave the sandbox when the session ends.
+    pub keep: bool,
+}
+
+/// A session's container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its random name.
+    pub name: String,
+    /// The engine's id, once it is known.
+    pub id: Option<String>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// Machine-readable, such as `done` or `timeout`.
+    pub cause: String,
+    /// Exit code of `runner start`.
+    pub exit_code: u8,
+    /// One sentence.
+    pub message: String,
+    /// Its container and folder are gone.
+    pub sandbox_removed: bool,
+}
+
+/// A session as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// The store's number of it.
+    pub key: SessionKey,
+    /// Its public id.
+    pub id: String,
+    /// The project's canonical path.
+    pub project: String,
+    /// The agent's name.
+    pub agent: String,
+    /// Who drives it, or did last.
+    pub owner: OwnerId,
+    /// How many owners it has had.
+    pub generation: Generation,
+    /// Its container, if it ever had one.
+    pub container: Option<Container>,
+    /// The sandbox stays when the session ends.
+    pub keep: bool,
+    /// When it was created, in milliseconds since 1970.
+    pub created_at: i64,
+    /// Who asked for it to be stopped.
+    pub stop_requested_by: Option<String>,
+    /// How and when (milliseconds since 1970) it ended; nothing while it is live.
+    pub end: Option<(End, i64)>,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    /// Only of this project.
+    pub project: Option<String>,
+    /// Only of this agent.
+    pub agent: Option<String>,
+    /// Only those in this condition.
+    pub status: Status,
+    /// Most sessions; all when absent.
+    pub limit: Option<usize>,
+}
+
+/// The condition a session is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Status {
+    /// Any.
+    #[default]
+    Any,
+    /// Not ended.
+    Live,
+    /// Ended.
+    Ended,
+    /// Not ended, or ended while its sandbox was still there: what recovery looks at.
+    Unfinished,
+}
+
+/// A journal line to be recorded, with the payloads that it refers to: they are kept in the same transaction.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// Its kind.
+    pub kind: Cow<'static, str>,
+    /// JSON text.
+    pub body: String,
+    /// Payloads that the body names by hash.
+    pub blobs: Vec<Blob>,
+}
+
+/// A journal line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// Its number in this journal, from 1, without gaps.
+    pub seq: u64,
+    /// When it was recorded, in milliseconds since 1970.
+    pub at: i64,
+    /// Its kind.
+    pub kind: String,
+    /// JSON text.
+    pub body: String,
+}
+
+/// SHA-256 of a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BlobId([u8; 32]);
+
+impl BlobId {
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlobId({self})")
+    }
+}
+
+impl From<BlobId> for String {
+    fn from(id: BlobId) -> String {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for BlobId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<BlobId, Self::Error> {
+        let mut id = [0; 32];
+        hex::decode_to_slice(text, &mut id).map_err(|_| "a payload's name is 64 hexadecimal digits")?;
+        Ok(BlobId(id))
+    }
+}
+
+/// A payload and its hash.
+#[derive(Debug, Clone)]
+pub struct Blob {
+    id: BlobId,
+    bytes: Vec<u8>,
+}
+
+impl Blob {
+    /// Most bytes of one payload: what a call's body may have, twice, for JSON's and base64's overhead.
+    pub const MAX: usize = 128 * 1024 * 1024;
+
+    /// Hashes the payload.
+    pub fn new(bytes: Vec<u8>) -> Blob {
+        Blob { id: BlobId(Sha256::digest(&bytes).into()), bytes }
+    }
+
+    /// Its hash.
+    pub fn id(&self) -> BlobId {
+        self.id
+    }
+
+    /// Its content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Why the store could not do it. Cheap to clone: one failure may have several addressees.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else drives the session now.
+    #[error("this runner no longer drives session {session}: another one took it over")]
+    Fenced {
+        /// Its public id.
+        session: String,
+    },
+    /// The session has ended; its journal is closed.
+    #[error("session {session} has ended already")]
+    Ended {
+        /// Its public id.
+        session: String,
+    },
+    /// No session has this id.
+    #[error("no session {id:?}; `runner ps --all` lists them")]
+    UnknownSession {
+        /// As it was asked for.
+        id: String,
+    },
+    /// Several sessions begin like this.
+    #[error("session {prefix:?} could be any of {}; give more of it", .matches.join(", "))]
+    Ambiguous {
+        /// As it was asked for.
+        prefix: String,
+        /// At most five of them.
+        matches: Vec<String>,
+    },
+    /// The session's id is taken.
+    #[error("a session {id} exists already")]
+    Exists {
+        /// Its public id.
+        id: String,
+    },
+    /// No payload has this hash.
+    #[error("no payload {0} in the store")]
+    UnknownBlob(BlobId),
+    /// The payload is above [`Blob::MAX`].
+    #[error("a payload of {bytes} bytes is above the store's limit of {}", Blob::MAX)]
+    BlobTooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// A newer runner has written the store.
+    #[error(
+        "{} was written by a newer runner (schema {found}, this runner knows {known}); use that runner, or another state \
+         directory through RUNNER_STATE", .path.display()
+    )]
+    Newer {
+        /// The database file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The file is not a store of ours.
+    #[error("{} is not a runner's store; move it away, or set RUNNER_STATE to another state directory", .path.display())]
+    Foreign {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// The state directory cannot be written.
+    #[error("cannot write {}: {reason}; make it writable, or set RUNNER_STATE to a directory that is", .path.display())]
+    ReadOnly {
+        /// The database file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// No space left.
+    #[error("no space left for {}; make room there, or set RUNNER_STATE to a directory on another disk", .path.display())]
+    Full {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// The database is damaged.
+    #[error(
+        "{} is damaged ({reason}); move it away or restore it from a copy, or set RUNNER_STATE to another state directory",
+        .path.display()
+    )]
+    Corrupt {
+        /// The database file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// Another process held the database for too long.
+    #[error("{} is held by another process; end it if it hangs (`fuser` on the file names it)", .path.display())]
+    Busy {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// Anything else that the database or the system said.
+    #[error("cannot use {}: {reason}", .path.display())]
+    Io {
+        /// The database file.
+        path: PathBuf,
+        /// What it said.
+        reason: String,
+    },
+    /// The store's threads have ended: a bug, or the process is going down.
+    #[error("the store has been closed")]
+    Closed,
+}

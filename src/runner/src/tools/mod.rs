@@ -1,1 +1,227 @@
-//! The tools room.
+//! Tools as the model sees them: names, schemas, and results in words. One file a tool.
+//!
+//! A tool never raises into the session (T-2): whatever happens becomes a [`ToolResult`].
+
+mod bash;
+mod check;
+mod hands;
+mod ls;
+mod read;
+#[cfg(test)]
+pub(crate) mod tests;
+mod text;
+mod write;
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+use protocol::{Cause, Outcome, Request};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::model::ToolDefinition;
+use crate::project::near;
+use crate::sandbox::limits::Limits;
+use crate::sandbox::{CallError, Reply, ToolCall};
+
+pub use hands::Hands;
+
+/// The time that a file call may take; a healthy one takes milliseconds.
+const FILE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolResult {
+    /// It failed.
+    pub is_error: bool,
+    /// For the model.
+    pub text: String,
+    /// An image for the model: its media type and bytes.
+    pub image: Option<(String, Vec<u8>)>,
+    /// Why it failed, for the journal.
+    pub cause: Option<Cause>,
+    /// What else the journal keeps; null when there is nothing.
+    pub details: Value,
+}
+
+impl ToolResult {
+    fn ok(text: impl Into<String>, details: Value) -> Self {
+        Self { text: text.into(), details, ..Self::default() }
+    }
+
+    pub(crate) fn error(cause: Cause, text: impl Into<String>) -> Self {
+        Self { is_error: true, text: text.into(), cause: Some(cause), ..Self::default() }
+    }
+}
+
+impl From<CallError> for ToolResult {
+    fn from(error: CallError) -> Self {
+        Self::error(error.cause(), error.to_string())
+    }
+}
+
+/// What a session's tools share.
+#[derive(Debug)]
+pub struct ToolSession {
+    /// The time of a `bash` call that names none.
+    pub bash_timeout: Duration,
+    /// The sandbox's limits, for messages.
+    pub limits: Limits,
+    /// The model takes images.
+    pub images: bool,
+    /// The model was told that there is no bash.
+    shell_said: Cell<bool>,
+}
+
+impl ToolSession {
+    /// A new session's.
+    pub fn new(bash_timeout: Duration, limits: Limits, images: bool) -> Self {
+        Self { bash_timeout, limits, images, shell_said: Cell::new(false) }
+    }
+}
+
+/// What one call is made with.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The sandbox.
+    pub hands: &'a dyn Hands,
+    /// What the session's tools share.
+    pub session: &'a ToolSession,
+    /// `session/turn/index`.
+    pub key: &'a str,
+    /// The session's remaining time.
+    pub remaining: Duration,
+    /// Ends the call early.
+    pub cancel: &'a CancellationToken,
+}
+
+impl Context<'_> {
+    /// Makes a call to the sandbox.
+    async fn call(&self, request: Request, body: impl Into<Bytes>, timeout: Duration) -> Result<Reply, ToolResult> {
+        let call =
+            ToolCall { key: self.key.to_owned(), request, body: body.into(), timeout, cancel: self.cancel.clone() };
+        let reply = self.hands.call(call).await?;
+        match reply.outcome {
+            Outcome::Failed { cause, message } => Err(ToolResult::error(cause, message)),
+            _ => Ok(reply),
+        }
+    }
+
+    /// Makes a call about files.
+    async fn file_call(&self, request: Request, body: impl Into<Bytes>) -> Result<Reply, ToolResult> {
+        self.call(request, body, FILE_TIMEOUT.min(self.remaining)).await
+    }
+}
+
+/// One tool.
+trait Tool {
+    /// What the model calls it by.
+    fn name(&self) -> &'static str;
+
+    /// What the model is told of it.
+    fn description(&self) -> &'static str;
+
+    /// JSON Schema (2020-12) of its arguments: no `$ref`, no unknown keys.
+    fn schema(&self) -> Value;
+
+    /// True when a call may change something: its intent is then durable before it begins.
+    fn has_effects(&self) -> bool;
+
+    /// Makes a call whose arguments fit the schema.
+    fn run<'a>(&'a self, context: Context<'a>, args: Value) -> LocalBoxFuture<'a, ToolResult>;
+}
+
+/// An answer that makes no sense for what was asked.
+fn unexpected(outcome: &Outcome) -> ToolResult {
+    let kind = serde_json::to_value(outcome).ok().and_then(|value| match value {
+        Value::Object(members) => members.keys().next().cloned(),
+        Value::String(name) => Some(name),
+        _ => None,
+    });
+    ToolResult::error(
+        Cause::Invalid,
+        format!("the sandbox gave an answer of another kind ({})", kind.unwrap_or_default()),
+    )
+}
+
+/// The tools that a session offers.
+pub struct Registry {
+    tools: Vec<Entry>,
+}
+
+struct Entry {
+    tool: Box<dyn Tool>,
+    schema: Value,
+    validator: jsonschema::Validator,
+}
+
+/// A call whose tool is known and whose arguments fit.
+pub struct Ready<'a> {
+    tool: &'a dyn Tool,
+    args: Value,
+}
+
+impl Registry {
+    /// The transport tools.
+    pub fn transport() -> Self {
+        let tools: Vec<Box<dyn Tool>> =
+            vec![Box::new(bash::Bash), Box::new(ls::Ls), Box::new(read::Read), Box::new(write::Write)];
+        let entry = |tool: Box<dyn Tool>| {
+            let schema = tool.schema();
+            let validator = jsonschema::draft202012::new(&schema).expect("our schemas are valid; a test holds that");
+            Entry { tool, schema, validator }
+        };
+        Self { tools: tools.into_iter().map(entry).collect() }
+    }
+
+    /// What a model is told of the tools, sorted by name.
+    pub fn definitions(&self) -> Vec<ToolDefinition> {
+        let definition = |entry: &Entry| ToolDefinition {
+            name: entry.tool.name().to_owned(),
+            description: entry.tool.description().to_owned(),
+            schema: entry.schema.clone(),
+        };
+        self.tools.iter().map(definition).collect()
+    }
+
+    /// Finds the tool and checks the arguments; numbers given as strings become numbers (T-1).
+    ///
+    /// # Errors
+    /// The result to give back to the model.
+    pub fn prepare(&self, name: &str, mut args: Value) -> Result<Ready<'_>, ToolResult> {
+        let Some(entry) = self.tools.iter().find(|entry| entry.tool.name() == name) else {
+            let names = || self.tools.iter().map(|entry| entry.tool.name());
+            let list = names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let hint = match near(name, names()).first() {
+                Some(best) => format!("did you mean `{best}`? "),
+                None => String::new(),
+            };
+            let short = text::shorten(name, 100);
+            return Err(ToolResult::error(
+                Cause::NotFound,
+                format!("there is no tool {short:?}; {hint}There are {list}."),
+            ));
+        };
+        check::coerce(&entry.schema, &mut args);
+        match check::faults(&entry.schema, &entry.validator, &args) {
+            Some(faults) => {
+                Err(ToolResult::error(Cause::Invalid, format!("the arguments of `{name}` do not fit:{faults}")))
+            }
+            None => Ok(Ready { tool: entry.tool.as_ref(), args }),
+        }
+    }
+}
+
+impl Ready<'_> {
+    /// True when the call may change something.
+    pub fn has_effects(&self) -> bool {
+        self.tool.has_effects()
+    }
+
+    /// Makes the call.
+    pub async fn run(self, context: Context<'_>) -> ToolResult {
+        self.tool.run(context, self.args).await
+    }
+}

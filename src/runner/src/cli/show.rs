@@ -1,0 +1,186 @@
+//! `runner show`: what one session is and how it went.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::ps::object;
+use super::records::{Condition, Records, RecordsError, unless_closed};
+use super::table::{self, Style};
+use crate::observe::sanitise;
+use crate::session::journal::{self, Event, Usage};
+use crate::store::Session;
+
+/// Arguments of `runner show`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ShowArgs {
+    /// The session's id, or a unique beginning of it
+    pub session: String,
+    /// Print JSON
+    #[arg(long, conflicts_with = "script")]
+    pub json: bool,
+    /// Print the session as a file for the script model, which replays it
+    #[arg(long)]
+    pub script: bool,
+}
+
+/// Shows a session.
+pub async fn run(args: ShowArgs) -> Result<u8, RecordsError> {
+    let records = Records::open()?;
+    unless_closed(print(&records, &args, Style::of_stdout(), &mut io::stdout().lock()).await)
+}
+
+async fn print(records: &Records, args: &ShowArgs, style: Style, out: &mut dyn Write) -> Result<u8, RecordsError> {
+    let session = records.store.session(&args.session).await?;
+    let events = journal::load(&*records.store, session.key).await?;
+    if args.script {
+        let text = serde_json::to_string_pretty(&script(&events)).unwrap_or_default();
+        writeln!(out, "{}", sanitise::json(&text))?;
+        return Ok(0);
+    }
+    let condition = records.condition(&session)?;
+    let summary = Summary::of(&events);
+    if args.json {
+        let text = summary.object(object(&session, &condition)).to_string();
+        writeln!(out, "{}", sanitise::json(&text))?;
+    } else {
+        summary.write(&session, &condition, style, out)?;
+    }
+    Ok(0)
+}
+
+/// What a journal adds up to.
+#[derive(Default)]
+struct Summary<'a> {
+    task: Option<&'a str>,
+    model: Option<&'a str>,
+    image: Option<&'a str>,
+    turns: u32,
+    calls: u32,
+    failed: u32,
+    usage: Usage,
+    status: Option<&'a str>,
+    answer: Option<&'a str>,
+    returned: Option<&'a Value>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(events: &'a [Event]) -> Summary<'a> {
+        let mut sum = Summary::default();
+        for event in events {
+            match event {
+                Event::Started(e) => {
+                    (sum.task, sum.model, sum.image) = (
+                        e.task.as_deref(),
+                        e.model.as_deref(),
+                        Some(e.image.as_str()).filter(|image| !image.is_empty()),
+                    );
+                }
+                Event::Assistant(e) => {
+                    sum.turns = sum.turns.max(e.turn);
+                    sum.usage.input += e.usage.input;
+                    sum.usage.cached += e.usage.cached;
+                    sum.usage.output += e.usage.output;
+                    sum.answer = Some(&e.text).filter(|text| !text.is_empty()).map(String::as_str).or(sum.answer);
+                }
+                Event::ToolFinished(e) => {
+                    sum.calls += 1;
+                    sum.failed += u32::from(e.is_error);
+                }
+                Event::Status(e) => sum.status = Some(&e.text),
+                Event::Returned(e) => sum.returned = Some(&e.value),
+                _ => {}
+            }
+        }
+        sum
+    }
+
+    fn object(&self, mut session: Value) -> Value {
+        let more = json!({
+            "task": self.task,
+            "model": self.model,
+            "image": self.image,
+            "turns": self.turns,
+            "calls": self.calls,
+            "failed_calls": self.failed,
+            "tokens": self.usage,
+            "status": self.status,
+            "answer": self.answer,
+            "returned": self.returned,
+        });
+        if let (Value::Object(session), Value::Object(more)) = (&mut session, more) {
+            session.extend(more);
+        }
+        session
+    }
+
+    fn write(&self, session: &Session, condition: &Condition, style: Style, out: &mut dyn Write) -> io::Result<()> {
+        let mut field = |name: &str, value: &str| {
+            // Further lines are indented: text cannot pass for a field.
+            let value = sanitise::block(value.trim_end()).replace('\n', "\n            ");
+            writeln!(out, "{}{}{value}", style.bold(name), " ".repeat(12 - name.len()))
+        };
+        field("session", &session.id)?;
+        field("agent", &session.agent)?;
+        field("project", &session.project)?;
+        let started = table::date_time(session.created_at);
+        if let Some((end, at)) = &session.end {
+            let took = table::duration(at - session.created_at);
+            field("state", &format!("{} (exit code {}): {}", end.cause, end.exit_code, end.message))?;
+            field("started", &started)?;
+            field("ended", &format!("{}, after {took}", table::date_time(*at)))?;
+        } else {
+            field("state", condition.as_str())?;
+            field("started", &started)?;
+        }
+        if let Some(by) = &session.stop_requested_by {
+            field("stopped by", by)?;
+        }
+        if let Some(container) = session.container.as_ref().filter(|_| !crate::session::recovery::is_finished(session))
+        {
+            field("container", container.id.as_ref().unwrap_or(&container.name))?;
+        }
+        for (name, value) in [("image", self.image), ("model", self.model), ("status", self.status)] {
+            if let Some(value) = value {
+                field(name, value)?;
+            }
+        }
+        field("turns", &format!("{}, {} calls ({} failed)", self.turns, self.calls, self.failed))?;
+        let Usage { input, cached, output } = self.usage;
+        field("tokens", &format!("{input} in ({cached} cached), {output} out"))?;
+        if let Some(task) = self.task {
+            field("task", task)?;
+        }
+        if let Some(answer) = self.answer {
+            field("answer", answer)?;
+        }
+        if let Some(returned) = self.returned {
+            field("returned", &returned.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// The session as turns of the script model. Calls keep their order and get short ids of their own.
+fn script(events: &[Event]) -> Value {
+    let turns: Vec<Value> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Assistant(e) => Some(e),
+            _ => None,
+        })
+        .map(|turn| {
+            let calls: Vec<Value> = turn
+                .calls
+                .iter()
+                .zip(1..)
+                .map(|(call, n)| json!({"id": format!("t{}c{n}", turn.turn), "tool": call.name, "args": call.args}))
+                .collect();
+            if calls.is_empty() { json!({"text": turn.text}) } else { json!({"text": turn.text, "calls": calls}) }
+        })
+        .collect();
+    json!({ "turns": turns })
+}
+
+#[cfg(test)]
+mod tests;

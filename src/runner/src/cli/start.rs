@@ -1,0 +1,106 @@
+//! `runner start`: an agent from its first turn to its end.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::agent::AgentArgs;
+use super::{means, progress, signals};
+use crate::exit::Failure;
+use crate::model::{self, PromptParts, TurnRequest};
+use crate::session::driver::Driver;
+use crate::session::journal::Started;
+use crate::session::life::{Plan, live};
+use crate::session::prompt;
+use crate::tools::Registry;
+
+/// Longest task in bytes.
+const MAX_TASK: u64 = 1024 * 1024;
+
+/// Arguments of `runner start`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runner start --agent hello
+  runner start --agent review --task 'look at the newest change' --in ./repo --out /tmp/report:.
+  runner start --agent hello --json | jq -r 'select(.event == \"ended\").cause'
+
+The first Ctrl-C cancels and cleans up, the second ends the program at once.")]
+pub struct StartArgs {
+    /// The agent and its files
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// What the agent is to do
+    #[arg(long, value_name = "TEXT", conflicts_with = "task_file")]
+    pub task: Option<String>,
+    /// A file that says what the agent is to do; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub task_file: Option<PathBuf>,
+    /// Print what happens as one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl StartArgs {
+    fn task(&self) -> Result<Option<String>, Failure> {
+        let Some(file) = &self.task_file else { return Ok(self.task.clone()) };
+        let failed = |error: std::io::Error| {
+            Failure::usage(
+                format!("--task-file {}: {error}", file.display()),
+                "name a text file, or - for standard input",
+            )
+        };
+        if file.as_os_str() == "-" {
+            let mut text = String::new();
+            let mut input = std::io::Read::take(std::io::stdin().lock(), MAX_TASK);
+            std::io::Read::read_to_string(&mut input, &mut text).map_err(failed)?;
+            return Ok(Some(text));
+        }
+        Ok(Some(crate::project::read_named(file, MAX_TASK)?))
+    }
+}
+
+/// Runs the agent; the exit code says how it ended.
+///
+/// # Errors
+/// Nothing was begun, or the end could not be recorded.
+pub async fn run(args: StartArgs) -> Result<u8, Failure> {
+    let (project, agent) = args.agent.load()?;
+    let task = args.task()?;
+    let model = model::open(&agent.model)?;
+    let watcher = progress::watcher(args.json);
+    let means = means::open(&*watcher).await?;
+    let interrupt = signals::interrupt();
+
+    let parts = PromptParts { task, trigger: json!({"type": "manual"}), params: agent.params.clone() };
+    let prompts = prompt::write(&agent, &parts, &jiff::Timestamp::now().to_string());
+    let started = Started {
+        task: parts.task.clone(),
+        trigger: parts.trigger.clone(),
+        model: Some(agent.model.name.clone()),
+        system: Some(prompts.system.clone()),
+        prompt: Some(prompts.user.clone()),
+        ..Started::default()
+    };
+    let plan = Plan {
+        project: &project,
+        agent: &agent,
+        keep: args.agent.keep,
+        copy_in: args.agent.copies_in(),
+        copy_out: args.agent.copies_out(),
+        images: model.takes_images(),
+        started,
+    };
+    let request = TurnRequest {
+        system: prompts.system,
+        prompt: prompts.user,
+        parts,
+        messages: Vec::new(),
+        tools: Registry::transport().definitions(),
+    };
+    let ended = live(&means, plan, &*watcher, &interrupt, async |caller, limits| {
+        Driver { caller, model: &*model, limits, request, interrupt: &interrupt }.run().await
+    })
+    .await?;
+    Ok(ended.cause.exit_code())
+}

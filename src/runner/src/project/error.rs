@@ -1,0 +1,126 @@
+//! What can be wrong with the files that people write.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A position in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// Line and column, both from 1, when they are known.
+    pub position: Option<(usize, usize)>,
+}
+
+impl Place {
+    /// The place of the byte `offset` in `text`, the contents of `file`. Columns count characters.
+    pub(super) fn at(file: impl Into<PathBuf>, text: &str, offset: usize) -> Self {
+        let mut end = offset.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = &text[..end];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.matches('\n').count() + 1;
+        Self { file: file.into(), position: Some((line, before[line_start..].chars().count() + 1)) }
+    }
+
+    /// A file as a whole.
+    pub(super) fn file(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), position: None }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        match self.position {
+            Some((line, column)) => write!(f, ":{line}:{column}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a project or an agent cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProjectError {
+    /// There is no project here.
+    #[error("no project: neither {} nor a folder above it has a config.toml", .0.display())]
+    NoProject(PathBuf),
+    /// `--project` names something else.
+    #[error("{} is not a project: it has no config.toml", .0.display())]
+    NotAProject(PathBuf),
+    /// The name fits no agent.
+    #[error("{} has no agent `{name}`", project.display())]
+    UnknownAgent {
+        /// The project's folder.
+        project: PathBuf,
+        /// What was asked for.
+        name: String,
+        /// Names that are close to it, else all there are.
+        near: Vec<String>,
+    },
+    /// A name or a folder that cannot be an agent's.
+    #[error("{what}")]
+    NotAnAgent {
+        /// What is wrong, in words.
+        what: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A file cannot be read.
+    #[error("{}: {why}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A file says something that cannot be.
+    #[error("{place}: {what}")]
+    Content {
+        /// Where.
+        place: Place,
+        /// What is wrong, naming the key, the value and the range.
+        what: String,
+        /// What to do, when that is not obvious.
+        hint: Option<String>,
+    },
+}
+
+impl ProjectError {
+    pub(super) fn content(place: Place, what: impl Into<String>) -> Self {
+        Self::Content { place, what: what.into(), hint: None }
+    }
+
+    /// What the person can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoProject(_) => {
+                Some("go to a project's folder, or name one with --project (examples/ has one)".to_owned())
+            }
+            Self::NotAProject(folder) => Some(format!("an empty {}/config.toml makes it one", folder.display())),
+            Self::UnknownAgent { near, .. } if near.is_empty() => {
+                Some("make one: agents/<name>/SKILL.md with its instructions".to_owned())
+            }
+            Self::UnknownAgent { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
+            Self::NotAnAgent { hint, .. } => Some(hint.clone()),
+            Self::Unreadable { .. } => None,
+            Self::Content { hint, .. } => hint.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_lines_and_characters_from_one() {
+        let text = "a = 1\nü = 2\n";
+        assert_eq!(Place::at("f", text, 0).to_string(), "f:1:1");
+        assert_eq!(Place::at("f", text, 9).to_string(), "f:2:3");
+        assert_eq!(Place::at("f", text, 7).to_string(), "f:2:1", "inside a character is its beginning");
+        assert_eq!(Place::at("f", text, 99).to_string(), "f:3:1");
+    }
+}

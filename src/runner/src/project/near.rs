@@ -1,0 +1,33 @@
+//! Names that somebody may have meant.
+
+/// The known names close to `given`, best first, at most three.
+pub(crate) fn near<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let lower = given.to_lowercase();
+    let mut scored: Vec<(f64, &str)> = known
+        .into_iter()
+        .map(|name| {
+            let other = name.to_lowercase();
+            // A name that contains the other is meant more often than its edit distance says: `mem` for `memory`.
+            let contains = lower.len() >= 3 && (other.contains(&lower) || lower.contains(&other) && other.len() >= 3);
+            let score = strsim::normalized_damerau_levenshtein(&lower, &other);
+            (if contains { score.max(0.75) } else { score }, name)
+        })
+        .filter(|(score, _)| *score >= 0.6)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::near;
+
+    #[test]
+    fn close_names_come_first_and_far_ones_not_at_all() {
+        let known = ["memory", "cpus", "pids", "tmpSize", "tmpInodes"];
+        assert_eq!(near("memroy", known), ["memory"]);
+        assert_eq!(near("mem", known), ["memory"]);
+        assert_eq!(near("tmpsize", known), ["tmpSize"]);
+        assert_eq!(near("unlike anything", known), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,56 @@
+//! Images on the engine.
+
+use bollard::query_parameters::ImportImageOptions;
+use futures_util::StreamExt;
+
+use super::{
+    super::image::{Image, MINIMAL, is_reference},
+    Engine, EngineError,
+};
+
+impl Engine {
+    /// Looks at an image and refuses one that cannot hold a sandbox.
+    pub async fn image(&self, reference: &str) -> Result<Image, EngineError> {
+        if !is_reference(reference) {
+            let reason = "it is not an image reference; write name[:tag], like debian:12".to_owned();
+            return Err(EngineError::ImageRefused { reference: reference.to_owned(), reason });
+        }
+        let answer = self.docker.inspect_image(reference);
+        match Engine::call("inspect the image", self.deadlines.ask, answer).await {
+            Ok(inspect) => Image::judge(reference, inspect),
+            Err(EngineError::Answer { status: 404, .. }) => {
+                let ours = reference == MINIMAL || reference.strip_prefix(MINIMAL).is_some_and(|tag| tag == ":latest");
+                let remedy = if ours {
+                    "make it: `runner image build`".to_owned()
+                } else {
+                    format!("fetch it (`docker pull {reference}`), or set local.image to another")
+                };
+                Err(EngineError::NoImage { reference: reference.to_owned(), remedy })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Removes an image's name, and the image with its last one; one that is not there is fine.
+    #[cfg(test)]
+    pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), EngineError> {
+        let answer = self.docker.remove_image(reference, None::<bollard::query_parameters::RemoveImageOptions>, None);
+        match Engine::call("remove the image", self.deadlines.act, answer).await {
+            Err(EngineError::Answer { status: 404, .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Loads a docker archive.
+    pub(crate) async fn load_image(&self, archive: Vec<u8>) -> Result<(), EngineError> {
+        let options = ImportImageOptions { quiet: true, ..ImportImageOptions::default() };
+        let mut answer = self.docker.import_image(options, bollard::body_full(archive.into()), None);
+        let drained = async {
+            while let Some(line) = answer.next().await {
+                line?;
+            }
+            Ok(())
+        };
+        Engine::call("load the image", self.deadlines.load, drained).await
+    }
+}

@@ -1,0 +1,394 @@
+//! The loop against a scripted model, a real store and hands that live in memory.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{BashEnd, End, Outcome, Request};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::calls::Caller;
+use super::driver::{Conclusion, Driver, LoopLimits};
+use super::journal::{EndCause, Event, Journal, Started, load};
+use super::progress::{Progress, Watcher};
+use crate::model::script::ScriptModel;
+use crate::model::{PromptParts, TurnRequest};
+use crate::sandbox::limits::{Limits, Wanted};
+use crate::sandbox::{CallError, Gone, GoneKind, Reply, ToolCall};
+use crate::store::SqliteStore;
+use crate::store::{Generation, NewSession, OwnerId, SessionKey, Store};
+use crate::tools::{Hands, Registry, ToolSession};
+use futures_util::future::LocalBoxFuture;
+
+/// Hands whose commands are a little language: `say X`, `sleep` (until cancelled), `die`, `later X` (after 50 ms).
+#[derive(Default)]
+struct Fake {
+    gone: CancellationToken,
+    running: Cell<usize>,
+    most_running: Cell<usize>,
+    /// What the journal held when each call began.
+    journal_at_begin: RefCell<Vec<(String, Vec<String>)>>,
+    store: Option<(Arc<dyn Store>, SessionKey)>,
+}
+
+fn ended(end: End, output: &str) -> Reply {
+    let end = BashEnd {
+        end,
+        head: output.len() as u64,
+        total_bytes: output.len() as u64,
+        total_lines: 1,
+        omitted_bytes: 0,
+        omitted_lines: 0,
+        kept: None,
+        kept_is_cut: false,
+        full: None,
+        duration_ms: 1,
+    };
+    reply(Outcome::Bash(end), output.as_bytes())
+}
+
+fn reply(outcome: Outcome, payload: &[u8]) -> Reply {
+    Reply { outcome, payload: payload.to_vec(), streamed: Vec::new(), oom: false, pids: false }
+}
+
+fn died() -> Gone {
+    Gone { kind: GoneKind::Died, message: "its container died".to_owned() }
+}
+
+impl Fake {
+    async fn answer(&self, call: ToolCall) -> Result<Reply, CallError> {
+        if let Some((store, key)) = &self.store {
+            let events = store.events(*key, 0, 1000).await.unwrap();
+            let kinds = events.iter().map(|row| row.kind.clone()).collect();
+            self.journal_at_begin.borrow_mut().push((call.key.clone(), kinds));
+        }
+        let body = String::from_utf8(call.body.to_vec()).unwrap();
+        match call.request {
+            Request::Bash { .. } => {}
+            Request::Ls { .. } => {
+                let path = "/tmp".to_owned();
+                return Ok(reply(Outcome::Listing { path, shown: 0, total: 0 }, b"[]"));
+            }
+            other => panic!("{other:?} is not asked for in these tests"),
+        }
+        match body.split_once(' ').unwrap_or((&body, "")) {
+            ("say", text) => Ok(ended(End::Exited(0), text)),
+            ("later", text) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Ok(ended(End::Exited(0), text))
+            }
+            ("sleep", _) => tokio::select! {
+                () = call.cancel.cancelled() => Ok(ended(End::Cancelled, "so far\n")),
+                () = tokio::time::sleep(call.timeout) => Ok(ended(End::TimedOut, "so far\n")),
+            },
+            ("die", _) => {
+                self.gone.cancel();
+                Err(CallError::Gone(died()))
+            }
+            other => panic!("no command {other:?}"),
+        }
+    }
+}
+
+impl Hands for Fake {
+    fn call(&self, call: ToolCall) -> LocalBoxFuture<'_, Result<Reply, CallError>> {
+        Box::pin(async move {
+            self.running.set(self.running.get() + 1);
+            self.most_running.set(self.most_running.get().max(self.running.get()));
+            let answer = self.answer(call).await;
+            self.running.set(self.running.get() - 1);
+            answer
+        })
+    }
+
+    fn gone(&self) -> LocalBoxFuture<'_, Gone> {
+        Box::pin(async {
+            self.gone.cancelled().await;
+            died()
+        })
+    }
+
+    fn other_shell(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Remembers what it sees as `event name`.
+#[derive(Default)]
+struct Eyes(RefCell<Vec<String>>);
+
+impl Watcher for Eyes {
+    fn see(&self, progress: &Progress<'_>) {
+        let seen = serde_json::to_value(progress).unwrap();
+        let name = seen["key"].as_str().or(seen["error"].as_str()).unwrap_or_default();
+        self.0.borrow_mut().push(format!("{} {name}", seen["event"].as_str().unwrap()).trim_end().to_owned());
+    }
+}
+
+/// One session in a store of its own.
+struct World {
+    _folder: tempfile::TempDir,
+    store: Arc<dyn Store>,
+    key: SessionKey,
+    hands: Fake,
+    eyes: Eyes,
+    interrupt: CancellationToken,
+    settings: (Duration, u64, Option<u64>),
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(folder.path()).unwrap());
+        let session = NewSession {
+            id: "s".to_owned(),
+            project: "/p".to_owned(),
+            agent: "a".to_owned(),
+            owner: OwnerId { id: "me".to_owned(), host: "here".to_owned() },
+            container: None,
+            keep: false,
+        };
+        let started = Event::Started(Started::default()).to_row();
+        let key = store.create_session(session, started).await.unwrap();
+        let hands = Fake { store: Some((Arc::clone(&store), key)), ..Fake::default() };
+        Self {
+            _folder: folder,
+            store,
+            key,
+            hands,
+            eyes: Eyes::default(),
+            interrupt: CancellationToken::new(),
+            settings: (Duration::from_secs(60), 100, None),
+        }
+    }
+
+    async fn run(&self, turns: Value) -> Conclusion {
+        let model = ScriptModel::parse(&json!({"turns": turns}).to_string()).unwrap();
+        let journal = Journal::new(Arc::clone(&self.store), self.key, Generation::FIRST);
+        let registry = Registry::transport();
+        let limits = Limits::resolve(&Wanted::default(), 1).unwrap();
+        let tools = ToolSession::new(Duration::from_secs(20), limits, true);
+        let caller = Caller {
+            session: "s",
+            journal: &journal,
+            registry: &registry,
+            hands: &self.hands,
+            tools: &tools,
+            watcher: &self.eyes,
+        };
+        let (timeout, max_turns, max_tokens) = self.settings;
+        let deadline = tokio::time::Instant::now() + timeout;
+        let limits = LoopLimits { deadline, timeout, max_turns, max_tokens };
+        let parts = PromptParts { task: Some("the task".to_owned()), ..PromptParts::default() };
+        let request = TurnRequest { parts, ..TurnRequest::default() };
+        Driver { caller, model: &model, limits, request, interrupt: &self.interrupt }.run().await
+    }
+
+    /// The journal after its first line, each event as its kind and what distinguishes it.
+    async fn journal(&self) -> Vec<String> {
+        self.store.flush(self.key).await.unwrap();
+        let events = load(&*self.store, self.key).await.unwrap();
+        let line = |event: &Event| match event {
+            Event::Assistant(turn) => format!("assistant {} {:?} {} calls", turn.turn, turn.text, turn.calls.len()),
+            Event::ToolStarted(started) => format!("started {}", started.key),
+            Event::ToolFinished(end) => {
+                let cause = end.cause.as_deref().unwrap_or("ok");
+                format!("finished {} {cause}: {}", end.key, end.text.replace('\n', "|"))
+            }
+            other => other.kind().to_owned(),
+        };
+        events.iter().skip(1).map(line).collect()
+    }
+}
+
+fn test<F: Future<Output = ()>>(body: impl FnOnce() -> F) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(body());
+}
+
+fn bash(id: &str, command: &str) -> Value {
+    json!({"id": id, "tool": "bash", "args": {"command": command}})
+}
+
+fn conclusion(cause: EndCause, message: &str, text: &str) -> Conclusion {
+    Conclusion { cause, message: message.to_owned(), text: text.to_owned() }
+}
+
+#[test]
+fn a_session_from_first_turn_to_last() {
+    test(|| async {
+        let world = World::new().await;
+        let turns = json!([{"text": "first", "calls": [bash("a", "say ${task}")]}, {"text": "it said ${a.text}"}]);
+        let end = world.run(turns).await;
+        assert_eq!(end, conclusion(EndCause::Done, "the agent is done", "it said the task"));
+        assert_eq!(
+            world.journal().await,
+            [
+                "assistant 1 \"first\" 1 calls",
+                "started s/1/0",
+                "finished s/1/0 ok: the task",
+                "assistant 2 \"it said the task\" 0 calls",
+            ]
+        );
+        assert_eq!(
+            *world.eyes.0.borrow(),
+            ["thinking", "text", "tool_started s/1/0", "tool_finished s/1/0", "thinking", "text"]
+        );
+    });
+}
+
+/// T-8: calls of a turn run at once, and their results come in the order asked, not in that of their ends.
+#[test]
+fn calls_of_a_turn_run_at_once_and_answer_in_order() {
+    test(|| async {
+        let world = World::new().await;
+        let calls = [bash("a", "later 1"), bash("b", "say 2"), json!({"id": "c", "tool": "ls"}), bash("d", "later 4")];
+        let turns = json!([{"calls": calls}, {"text": "${a.text}${b.text}${d.text}"}]);
+        assert_eq!(world.run(turns).await.text, "124");
+        assert!(world.hands.most_running.get() >= 2);
+        let finished: Vec<String> =
+            world.eyes.0.borrow().iter().filter(|seen| seen.starts_with("tool_finished")).cloned().collect();
+        assert_eq!(finished.len(), 4);
+        assert_ne!(finished[0], "tool_finished s/1/0", "the slow one did not hold up the others");
+    });
+}
+
+/// The intent of a call with effects is in the journal before it begins, together with the turn that asked for it.
+#[test]
+fn intents_are_durable_before_effects() {
+    test(|| async {
+        let world = World::new().await;
+        world.run(json!([{"calls": [bash("a", "say x")]}])).await;
+        let kinds = ["started", "assistant", "tool_started"].map(str::to_owned).to_vec();
+        assert_eq!(*world.hands.journal_at_begin.borrow(), [("s/1/0".to_owned(), kinds)]);
+    });
+}
+
+#[test]
+fn unknown_tools_and_broken_arguments_go_back_to_the_model() {
+    test(|| async {
+        let world = World::new().await;
+        let turns = json!([
+            {"calls": [{"id": "a", "tool": "shell"}, {"id": "b", "tool": "bash", "args": {"cmd": 1}}],
+             "expect": {"a": {"is_error": true, "contains": "there is no tool \"shell\""}, "b": {"is_error": true}}},
+            {"text": "recovered"}
+        ]);
+        assert_eq!(world.run(turns).await, conclusion(EndCause::Done, "the agent is done", "recovered"));
+        let journal = world.journal().await;
+        assert!(journal.iter().any(|line| line.starts_with("finished s/1/0 not_found: ")), "{journal:?}");
+        assert!(journal.iter().any(|line| line.starts_with("finished s/1/1 invalid: ")), "{journal:?}");
+    });
+}
+
+#[test]
+fn turns_and_tokens_are_limited() {
+    test(|| async {
+        let mut world = World::new().await;
+        world.settings.1 = 2;
+        let forever = json!([{"calls": [bash("a", "say x")], "repeat": {"until": {"a.text": "y"}}}]);
+        let end = world.run(forever).await;
+        assert_eq!(end, conclusion(EndCause::MaxTurns, "the limit of 2 turns was reached", ""));
+
+        let mut world = World::new().await;
+        world.settings.2 = Some(100);
+        let turn = |id: &str| json!({"calls": [bash(id, "say x")], "usage": {"input": 40, "output": 10}});
+        let end = world.run(json!([turn("a"), turn("b"), turn("c")])).await;
+        assert_eq!(end, conclusion(EndCause::MaxTokens, "the limit of 100 tokens was reached: 100 were used", ""));
+        assert_eq!(world.journal().await.len(), 4, "the calls of the turn that went over are not made");
+    });
+}
+
+/// bug 7: a command that lasts longer than the session ends by its own limit and keeps its output; the session ends
+/// then.
+#[test]
+fn the_inner_limit_comes_first() {
+    test(|| async {
+        let mut world = World::new().await;
+        world.settings.0 = Duration::from_secs(1);
+        let end = world.run(json!([{"text": "wait", "calls": [bash("a", "sleep")]}, {"text": "late"}])).await;
+        assert_eq!(end, conclusion(EndCause::Timeout, "the session's time of 1 s was up", "wait"));
+        let journal = world.journal().await;
+        assert!(journal[2].starts_with("finished s/1/0 timeout: so far|[timed out after "), "{journal:?}");
+        assert!(journal[2].ends_with(" s (all that the session had left)]"), "{journal:?}");
+    });
+}
+
+#[test]
+fn a_slow_model_is_ended_by_the_sessions_time() {
+    test(|| async {
+        let mut world = World::new().await;
+        world.settings.0 = Duration::from_millis(300);
+        let slow = json!({"until": {"a.text": "y"}, "everyMs": 60_000});
+        let end = world.run(json!([{"calls": [bash("a", "say x")], "repeat": slow}])).await;
+        assert_eq!(end.cause, EndCause::Timeout);
+    });
+}
+
+/// bug 5: Ctrl-C in mid-command ends the command; its result says cancelled and is in the journal.
+#[test]
+fn an_interrupted_command_is_cancelled_and_recorded() {
+    test(|| async {
+        let world = World::new().await;
+        let interrupt = world.interrupt.clone();
+        let ctrl_c = async {
+            while world.hands.running.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            interrupt.cancel();
+        };
+        let (end, ()) = tokio::join!(world.run(json!([{"calls": [bash("a", "sleep")]}])), ctrl_c);
+        assert_eq!(end, conclusion(EndCause::Interrupted, "interrupted", ""));
+        assert_eq!(world.journal().await[2], "finished s/1/0 cancelled: so far|[cancelled]");
+    });
+}
+
+#[test]
+fn a_stop_request_ends_the_session() {
+    test(|| async {
+        let world = World::new().await;
+        let request = async {
+            while world.hands.running.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            world.store.request_stop(world.key, "somebody".to_owned()).await.unwrap();
+        };
+        let (end, ()) = tokio::join!(world.run(json!([{"calls": [bash("a", "sleep")]}])), request);
+        assert_eq!(end, conclusion(EndCause::Stopped, "stopped by somebody", ""));
+        assert_eq!(world.journal().await[2], "finished s/1/0 cancelled: so far|[cancelled]");
+    });
+}
+
+#[test]
+fn a_lost_sandbox_ends_the_session_with_its_cause() {
+    test(|| async {
+        let world = World::new().await;
+        let end = world.run(json!([{"calls": [bash("a", "die")]}, {"text": "not said"}])).await;
+        assert_eq!(end, conclusion(EndCause::SandboxLost, "the sandbox is gone: its container died", ""));
+    });
+}
+
+#[test]
+fn a_failed_model_is_never_a_success() {
+    test(|| async {
+        let world = World::new().await;
+        let end = world.run(json!([{"calls": [bash("a", "say x")]}, {"text": "${a.nothing}"}])).await;
+        let why = "turn 2 of the script: `${a.nothing}` has no value: the result is not JSON";
+        assert_eq!(end, conclusion(EndCause::Model, why, ""));
+        let end = World::new().await.run(json!([{"fail": {"kind": "auth"}}])).await;
+        assert_eq!((end.cause, end.cause.exit_code()), (EndCause::Model, 4));
+    });
+}
+
+/// A driver whose session was taken over stops before the next effect.
+#[test]
+fn a_fenced_driver_stops() {
+    test(|| async {
+        let world = World::new().await;
+        let other = OwnerId { id: "other".to_owned(), host: "here".to_owned() };
+        world.store.take_over(world.key, Generation::FIRST, other).await.unwrap();
+        let end = world.run(json!([{"calls": [bash("a", "say x")]}])).await;
+        assert_eq!(end.cause, EndCause::Store);
+        assert!(end.message.contains("another one took it over"), "{}", end.message);
+        assert!(world.hands.journal_at_begin.borrow().is_empty(), "nothing was done");
+    });
+}

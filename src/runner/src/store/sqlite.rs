@@ -1,0 +1,268 @@
+//! The store in one SQLite file, for one machine and any number of processes on it.
+//!
+//! Writes go through one thread per process ([`super::writer`]), reads have connections of their own on tokio's blocking
+//! threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use tokio::sync::{oneshot, watch};
+
+use super::operation::{Operation, event_id, event_seq, unknown};
+use super::queue::{Answer, Item, Queue};
+use super::schema::{connect, prepare, translate};
+use super::writer::{self, Poller};
+use super::{
+    Blob, BlobId, Container, End, EventRow, Generation, NewEvent, NewSession, OwnerId, Session, SessionFilter,
+    SessionKey, Status, Store, StoreError, StoreFuture,
+};
+
+/// Sessions, journals and payloads in `store.db` of a state directory.
+///
+/// Dropping it writes what is still queued.
+pub struct SqliteStore {
+    path: PathBuf,
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+    readers: Arc<Mutex<Vec<Connection>>>,
+    poller: Poller,
+}
+
+impl SqliteStore {
+    /// Opens the store of this state directory; creates it, or brings it to the newest schema, when need be.
+    pub fn open(folder: &Path) -> Result<SqliteStore, StoreError> {
+        let path = prepare(folder)?;
+        let queue = Arc::new(Queue::default());
+        let changed = watch::Sender::new(0);
+        let threads = writer::start(&path, Arc::clone(&queue), changed.clone())?;
+        let poller = Poller::new(path.clone(), changed);
+        Ok(SqliteStore { path, queue, threads, readers: Arc::default(), poller })
+    }
+
+    /// Puts an operation into the queue now; the future is its answer.
+    fn write(&self, operation: Operation) -> impl Future<Output = Answer> + Send + use<> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.push(Item { operation, reply: Some(reply) });
+        async move { answer.await.unwrap_or(Err(StoreError::Closed)) }
+    }
+
+    fn done(&self, operation: Operation) -> StoreFuture<'_, ()> {
+        self.write(operation).map(|answer| answer.map(drop)).boxed()
+    }
+
+    /// Reads on a thread that may block, after everything that was asked for before.
+    fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<Result<T, StoreError>, rusqlite::Error> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        let before = (!self.queue.is_settled()).then(|| self.write(Operation::Barrier));
+        let (readers, path) = (Arc::clone(&self.readers), self.path.clone());
+        async move {
+            if let Some(before) = before {
+                before.await?;
+            }
+            let reading = tokio::task::spawn_blocking(move || {
+                let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let db = idle.map_or_else(|| connect(&path), Ok)?;
+                let result = query(&db).map_err(|e| translate(&path, &e))?;
+                readers.lock().unwrap_or_else(PoisonError::into_inner).push(db);
+                result
+            });
+            reading.await.unwrap_or(Err(StoreError::Closed))
+        }
+        .boxed()
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.queue.close();
+        for thread in self.threads.drain(..) {
+            // A panic of it has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn create_session(&self, session: NewSession, started: NewEvent) -> StoreFuture<'_, SessionKey> {
+        self.write(Operation::Create { session, started }).map(|key| key.map(SessionKey)).boxed()
+    }
+
+    fn append(&self, key: SessionKey, generation: Generation, event: NewEvent) -> StoreFuture<'_, u64> {
+        self.write(Operation::Append { key, generation, event })
+            .map(|seq| seq.map(|seq| u64::try_from(seq).expect("line numbers are positive")))
+            .boxed()
+    }
+
+    fn append_later(&self, key: SessionKey, generation: Generation, event: NewEvent) -> BoxFuture<'_, ()> {
+        let operation = Operation::Append { key, generation, event };
+        if self.queue.push(Item { operation, reply: None }) {
+            self.write(Operation::Barrier).map(drop).boxed()
+        } else {
+            Box::pin(future::ready(()))
+        }
+    }
+
+    fn set_container(&self, key: SessionKey, generation: Generation, container: Container) -> StoreFuture<'_, ()> {
+        self.done(Operation::SetContainer { key, generation, container })
+    }
+
+    fn end_session(&self, key: SessionKey, generation: Generation, end: End, ended: NewEvent) -> StoreFuture<'_, ()> {
+        self.done(Operation::End { key, generation, end, ended })
+    }
+
+    fn sandbox_removed(&self, key: SessionKey, generation: Generation) -> StoreFuture<'_, ()> {
+        self.done(Operation::SandboxRemoved { key, generation })
+    }
+
+    fn request_stop(&self, key: SessionKey, by: String) -> StoreFuture<'_, ()> {
+        self.done(Operation::RequestStop { key, by })
+    }
+
+    fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<String>> {
+        self.read(move |db| {
+            let found = db
+                .prepare_cached("SELECT stop_requested_by FROM sessions WHERE key = ?1")?
+                .query_row([key.0], |row| row.get(0))
+                .optional()?;
+            Ok(found.ok_or_else(|| unknown(key)))
+        })
+    }
+
+    fn take_over(&self, key: SessionKey, expected: Generation, owner: OwnerId) -> StoreFuture<'_, Generation> {
+        self.write(Operation::TakeOver { key, expected, owner }).map(|new| new.map(Generation)).boxed()
+    }
+
+    fn session(&self, id_or_prefix: &str) -> StoreFuture<'_, Session> {
+        let asked = id_or_prefix.to_owned();
+        self.read(move |db| {
+            // Ids are hexadecimal digits and hyphens, so everything that begins with the prefix sorts before this.
+            let end = format!("{asked}\u{10ffff}");
+            let mut found = db
+                .prepare_cached(&format!("{SELECT} WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 5"))?
+                .query_map(params![asked, end], session_of)?
+                .collect::<Result<Vec<_>, _>>()?;
+            let exact = found.first().is_some_and(|first| first.id == asked);
+            Ok(match found.len() {
+                0 => Err(StoreError::UnknownSession { id: asked }),
+                1 => Ok(found.remove(0)),
+                _ if exact => Ok(found.remove(0)),
+                _ => Err(StoreError::Ambiguous { prefix: asked, matches: found.into_iter().map(|s| s.id).collect() }),
+            })
+        })
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
+        self.read(move |db| {
+            let condition = match filter.status {
+                Status::Any => "TRUE",
+                Status::Live => "ended_at IS NULL",
+                Status::Ended => "ended_at IS NOT NULL",
+                Status::Unfinished => "(ended_at IS NULL OR sandbox_removed = 0)",
+            };
+            db.prepare_cached(&format!(
+                "{SELECT} WHERE {condition} AND (:project IS NULL OR project = :project)
+                 AND (:agent IS NULL OR agent = :agent) ORDER BY key DESC LIMIT :limit"
+            ))?
+            .query_map(
+                named_params! {
+                    ":project": filter.project,
+                    ":agent": filter.agent,
+                    ":limit": filter.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX)),
+                },
+                session_of,
+            )?
+            .collect::<Result<_, _>>()
+            .map(Ok)
+        })
+    }
+
+    fn events(&self, key: SessionKey, after: u64, limit: usize) -> StoreFuture<'_, Vec<EventRow>> {
+        self.read(move |db| {
+            let after = after.min(u64::from(u32::MAX));
+            db.prepare_cached("SELECT id, at, kind, body FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3")?
+                .query_map(
+                    params![event_id(key, after), event_id(key, u64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)],
+                    |row| {
+                        Ok(EventRow {
+                            seq: event_seq(row.get(0)?),
+                            at: row.get(1)?,
+                            kind: row.get(2)?,
+                            body: row.get(3)?,
+                        })
+                    },
+                )?
+                .collect::<Result<_, _>>()
+                .map(Ok)
+        })
+    }
+
+    fn put_blob(&self, blob: Blob) -> StoreFuture<'_, BlobId> {
+        if blob.bytes().len() > Blob::MAX {
+            return Box::pin(future::ready(Err(StoreError::BlobTooLarge { bytes: blob.bytes().len() })));
+        }
+        let id = blob.id();
+        self.write(Operation::PutBlob(blob)).map(move |answer| answer.map(|_| id)).boxed()
+    }
+
+    fn get_blob(&self, id: BlobId) -> StoreFuture<'_, Vec<u8>> {
+        self.read(move |db| {
+            let found = db
+                .prepare_cached("SELECT bytes FROM blobs WHERE sha256 = ?1")?
+                .query_row([id.bytes()], |row| row.get(0))
+                .optional()?;
+            Ok(found.ok_or(StoreError::UnknownBlob(id)))
+        })
+    }
+
+    fn now(&self) -> StoreFuture<'_, i64> {
+        Box::pin(future::ready(Ok(writer::now())))
+    }
+
+    fn flush(&self, key: SessionKey) -> StoreFuture<'_, ()> {
+        self.done(Operation::Flush(key))
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.poller.subscribe()
+    }
+}
+
+const SELECT: &str = "SELECT key, id, project, agent, owner, host, generation, container_name, container_id, keep,
+    created_at, stop_requested_by, ended_at, end_cause, exit_code, end_message, sandbox_removed FROM sessions";
+
+fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
+    let container: Option<String> = row.get("container_name")?;
+    let container_id = row.get("container_id")?;
+    let ended_at: Option<i64> = row.get("ended_at")?;
+    let end = match ended_at {
+        None => None,
+        Some(at) => {
+            let end = End {
+                cause: row.get("end_cause")?,
+                exit_code: row.get("exit_code")?,
+                message: row.get("end_message")?,
+                sandbox_removed: row.get("sandbox_removed")?,
+            };
+            Some((end, at))
+        }
+    };
+    Ok(Session {
+        key: SessionKey(row.get("key")?),
+        id: row.get("id")?,
+        project: row.get("project")?,
+        agent: row.get("agent")?,
+        owner: OwnerId { id: row.get("owner")?, host: row.get("host")? },
+        generation: Generation(row.get("generation")?),
+        container: container.map(|name| Container { name, id: container_id }),
+        keep: row.get("keep")?,
+        created_at: row.get("created_at")?,
+        stop_requested_by: row.get("stop_requested_by")?,
+        end,
+    })
+}

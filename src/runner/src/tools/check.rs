@@ -1,0 +1,65 @@
+//! Arguments against their schema (T-1).
+
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Number, Value};
+
+use super::text::shorten;
+use crate::project::near;
+
+/// Most faults that are named at once.
+const MOST: usize = 8;
+
+/// Makes numbers of strings that stand where the schema wants a number.
+pub(super) fn coerce(schema: &Value, args: &mut Value) {
+    match args {
+        Value::String(text) => {
+            let wants = |kind: &str| match &schema["type"] {
+                Value::String(only) => only == kind,
+                Value::Array(any) => any.iter().any(|one| one == kind),
+                _ => false,
+            };
+            if wants("string") || !(wants("number") || wants("integer")) {
+                return;
+            }
+            let text = text.trim();
+            let number = text.parse::<u64>().map(Number::from).or_else(|_| text.parse::<i64>().map(Number::from));
+            // Only digits, sign, dot and exponent: `inf` and `nan` are numbers to Rust and not to JSON.
+            let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+            let number = number.ok().or_else(|| text.parse().ok().filter(|_| plain).and_then(Number::from_f64));
+            if let Some(number) = number {
+                *args = Value::Number(number);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| coerce(&schema["items"], item)),
+        Value::Object(members) => {
+            for (name, value) in members.iter_mut() {
+                coerce(&schema["properties"][name.as_str()], value);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What is wrong with the arguments, one line each: path, rule and the value received.
+pub(super) fn faults(schema: &Value, validator: &jsonschema::Validator, args: &Value) -> Option<String> {
+    let mut lines = String::new();
+    for error in validator.iter_errors(args).take(MOST) {
+        let path = match error.instance_path().as_str() {
+            "" => "the arguments",
+            path => path,
+        };
+        let hint = match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let known = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+                let near = unexpected.first().map(|name| near(name, known)).unwrap_or_default();
+                near.first().map(|best| format!(" (did you mean {best:?}?)")).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        let rule = error.kind().keyword();
+        let what = shorten(&error.masked_with("the value").to_string(), 300);
+        let value = shorten(&error.instance().to_string(), 200);
+        lines.push_str(&format!("\n- {path}: {what} (rule `{rule}`){hint}; received {value}"));
+    }
+    (!lines.is_empty()).then_some(lines)
+}

@@ -1,0 +1,9 @@
+//! A place to run the product in: a state directory and a project of its own, and the program as people start it.
+
+mod desk;
+mod engine;
+mod place;
+
+pub(crate) use desk::{Answer, Desk};
+pub(crate) use engine::{containers_of, engine};
+pub(crate) use place::{Place, Ran};
