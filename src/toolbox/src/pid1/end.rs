@@ -86,7 +86,7 @@ impl Pid1 {
         let Some(call) = command.call.take() else { return };
         if let Some(failure) = failure {
             let outcome = exec_failure(failure, self.directory());
-            self.answer(call, outcome, &[]);
+            self.answer(&call, outcome, &[]);
             return;
         }
         let full = if end == End::Exited(0) { None } else { self.fullness() };
@@ -110,7 +110,7 @@ impl Pid1 {
             Some((_, end)) => Outcome::JobEnded { end: *end, before: true },
             None => failed(Cause::NotFound, format!("there is no job {name:?}; jobs are named when they start")),
         };
-        self.answer(call, outcome, &[]);
+        self.answer(&call, outcome, &[]);
     }
 
     fn directory(&self) -> &std::ffi::CStr {

@@ -62,10 +62,9 @@ impl Processes {
         let mut pass = Pass::default();
         for pid in pids(&mut self.list) {
             match carries(&self.root, pid, tag) {
-                Ok(false) => continue,
+                // Another's, or it ended in the meantime.
+                Ok(false) | Err(nix::Error::ENOENT | nix::Error::ESRCH) => continue,
                 Ok(true) => send(&self.root, pid, tag, signal),
-                // It ended in the meantime.
-                Err(nix::Error::ENOENT | nix::Error::ESRCH) => continue,
                 Err(_) => {}
             }
             pass.found += 1;
