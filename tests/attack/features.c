@@ -241,7 +241,8 @@ static long lower_limits(void *unused)
 	MUST(getrlimit(RLIMIT_NOFILE, &limit));
 	limit.rlim_cur = 64;
 	MUST(setrlimit(RLIMIT_NOFILE, &limit));
-	MUST(setpriority(PRIO_PROCESS, 0, 5));
+	/* Commands may run at the lowest priority already, from where there is no way up. */
+	MUST(setpriority(PRIO_PROCESS, 0, 19));
 	cpu_set_t cpus;
 	MUST(sched_getaffinity(0, sizeof cpus, &cpus));
 	MUST(sched_setaffinity(0, sizeof cpus, &cpus));

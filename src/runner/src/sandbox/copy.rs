@@ -24,10 +24,10 @@ pub(super) const MAX_DEPTH: usize = 100;
 pub(super) const MAX_SKIPPED: usize = 20;
 
 /// A copy that does not move for so long is given up.
-pub(super) const IDLE: Duration = Duration::from_secs(60);
+pub(super) const IDLE: Duration = Duration::from_mins(1);
 
 /// The limit that the sandbox is told; the host's own limit is [`IDLE`].
-pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LONGEST: Duration = Duration::from_hours(24);
 
 /// Bytes of a file read or written at once.
 pub(super) const PIECE: usize = 64 * 1024;

@@ -85,9 +85,10 @@ impl Shared {
                 answer = &mut answer => {
                     self.check_gone()?;
                     return Ok(match answer {
-                        Some(Answer::Done { outcome: Outcome::NeedsChild, .. }) => None,
-                        Some(Answer::Done { outcome, payload }) => Some(Reply::new(outcome, payload)),
-                        Some(Answer::NotSent | Answer::Unknown) | None => None,
+                        Some(Answer::Done { outcome, payload }) if outcome != Outcome::NeedsChild => {
+                            Some(Reply::new(outcome, payload))
+                        }
+                        _ => None,
                     });
                 }
                 // A write is over in a moment, and whether it happened must be known.

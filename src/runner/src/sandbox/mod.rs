@@ -1,9 +1,14 @@
-//! Where hands live: the container engine, the link to a container's PID 1, the copies in and out.
+//! Where hands live: the container engine, the container, the link to its PID 1, the copies in and out.
+//!
+//! [`Sandbox`] is all that the rest of the runner sees of one. Below it [`engine`] makes containers as `spec` orders
+//! them, and the link carries calls: `listener` lets PID 1 in, `welcome` shakes hands, `connection` carries frames,
+//! `link` keeps calls over lost connections, `files` chooses who serves a file call.
 
 mod call;
 pub(crate) mod cgroup;
 mod connection;
 mod copy;
+mod death;
 pub mod engine;
 pub(crate) mod environment;
 mod facts;
@@ -14,9 +19,11 @@ mod handshake;
 pub(crate) mod ids;
 pub mod image;
 pub(crate) mod launch;
+mod lifecycle;
 pub mod limits;
 mod link;
 mod listener;
+mod order;
 mod outbox;
 mod put;
 mod slot;
@@ -31,3 +38,5 @@ mod welcome;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
 pub use copy::{Copied, CopyError};
+pub use lifecycle::Sandbox;
+pub use order::{Order, SandboxError};

@@ -44,11 +44,11 @@ impl Shared {
             server.check_gone()?;
             return Err(failure(server_died().outcome));
         };
-        let (send, pieces) = mpsc::channel(PIECES);
+        let (give, pieces) = mpsc::channel(PIECES);
         let path = from.to_owned();
         let walking = blocking(move || {
             // A closed channel means that the sandbox has ended the copy; its answer says why.
-            Walk::new(path, |piece| send.blocking_send(piece).map_err(|_| Stop)).run(true)
+            Walk::new(path, |piece| give.blocking_send(piece).map_err(|_| Stop)).run(true)
         });
         let (walked, sent) = tokio::join!(walking, send_all(&server.connection, id, pieces));
         walked?;

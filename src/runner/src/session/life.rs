@@ -12,7 +12,7 @@ use super::driver::{Conclusion, LoopLimits, interruption, lost};
 use super::journal::{EndCause, Event, Informed, Journal, Started};
 use super::owner::Owner;
 use super::progress::{Progress, Watcher};
-use crate::exit::Failure;
+use crate::exit::{Failure, POLICY, USAGE, chain, engine_code};
 use crate::project::{Agent, Project};
 use crate::sandbox::engine::Engine;
 use crate::sandbox::image::Image;
@@ -68,7 +68,7 @@ pub(crate) async fn live(
     let id = Uuid::now_v7().to_string();
     // Recorded before the container is made, so that a crash in between leaves nothing that nobody may remove.
     let name = random_hex();
-    plan.started = fill_in(plan.started, &plan, &image);
+    plan.started = fill_in(std::mem::take(&mut plan.started), &plan, &image);
     let new = NewSession {
         id: id.clone(),
         project: plan.project.root.display().to_string(),
@@ -87,7 +87,7 @@ pub(crate) async fn live(
         id,
         name,
     };
-    session.run(image, mind).await
+    session.run(mind).await
 }
 
 /// What the journal's first line says of the agent and its limits.
@@ -122,11 +122,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(
-        self,
-        image: Image,
-        mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion,
-    ) -> Result<Ended, Failure> {
+    async fn run(self, mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion) -> Result<Ended, Failure> {
         let settings = &self.plan.agent.settings;
         self.watcher.see(&Progress::Started {
             session: &self.id,
@@ -136,7 +132,7 @@ impl Session<'_> {
         let begun = Instant::now();
         // Not cut short by Ctrl-C: a container that is half made could not be removed for sure. The engine's deadlines
         // bound it, and a second Ctrl-C ends this process.
-        let sandbox = match Sandbox::start(&self.means.engine, &self.means.state, self.order(image)).await {
+        let sandbox = match Sandbox::start(&self.means.engine, &self.means.state, self.order()).await {
             Ok(sandbox) => sandbox,
             Err(error) => return self.end(None, not_started(&error)).await,
         };
@@ -145,6 +141,9 @@ impl Session<'_> {
             Ok(()) => {
                 let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
                 self.watcher.see(&Progress::SandboxReady { container: &container, duration_ms });
+                for notice in sandbox.notices() {
+                    self.watcher.see(&Progress::Note { message: notice });
+                }
                 self.work(&sandbox, mind).await
             }
             Err(error) => error.into(),
@@ -153,12 +152,12 @@ impl Session<'_> {
         self.end(Some(sandbox), conclusion).await
     }
 
-    fn order(&self, image: Image) -> Order {
+    fn order(&self) -> Order {
         let settings = &self.plan.agent.settings;
         Order {
             session: self.id.clone(),
             name: self.name.clone(),
-            image,
+            image: settings.image.clone(),
             limits: settings.limits,
             runtime: settings.runtime.clone(),
             orphan_grace: settings.orphan_grace,
@@ -279,12 +278,22 @@ impl Session<'_> {
 
 /// The end of a session whose sandbox could not be made; nothing of it is left.
 fn not_started(error: &SandboxError) -> Conclusion {
-    Conclusion::new(error.end_cause(), crate::exit::chain(error))
+    let cause = match error {
+        SandboxError::Engine(error) => match engine_code(error) {
+            POLICY => EndCause::Policy,
+            USAGE => EndCause::Config,
+            _ => EndCause::Engine,
+        },
+        SandboxError::State(_) | SandboxError::Files(_) => EndCause::Config,
+        SandboxError::Folder { .. } => EndCause::Failed,
+        SandboxError::Gone(gone) => lost(gone).cause,
+    };
+    Conclusion::new(cause, chain(error))
 }
 
 fn copy_failed(what: &str, error: &CopyError) -> Conclusion {
     match error {
         CopyError::Call(CallError::Gone(gone)) => lost(gone),
-        other => Conclusion::new(EndCause::Failed, format!("{what}: {}", crate::exit::chain(other))),
+        other => Conclusion::new(EndCause::Failed, format!("{what}: {}", chain(other))),
     }
 }

@@ -2,7 +2,7 @@
 
 use futures_util::future::LocalBoxFuture;
 
-use crate::sandbox::{CallError, Gone, Reply, ToolCall};
+use crate::sandbox::{CallError, Gone, Reply, Sandbox, ToolCall};
 
 /// The hands of one session.
 pub trait Hands {
@@ -14,4 +14,20 @@ pub trait Hands {
 
     /// The shell of commands, when it is not bash.
     fn other_shell(&self) -> Option<String>;
+}
+
+impl Hands for Sandbox {
+    fn call(&self, call: ToolCall) -> LocalBoxFuture<'_, Result<Reply, CallError>> {
+        Box::pin(Sandbox::call(self, call))
+    }
+
+    fn gone(&self) -> LocalBoxFuture<'_, Gone> {
+        Box::pin(Sandbox::gone(self))
+    }
+
+    fn other_shell(&self) -> Option<String> {
+        let shell = self.facts().shell.as_ref()?;
+        let is_bash = shell.rsplit('/').next() == Some("bash");
+        (!is_bash).then(|| shell.clone())
+    }
 }

@@ -166,8 +166,8 @@ async fn a_dead_worker_loses_no_call() {
     let (reply, ()) = tokio::join!(link.call(&asked), async {
         worker.next_call().await;
         drop(worker);
-        let (mut replaced, mut served) = (false, false);
-        while !(replaced && served) {
+        let (mut replaced, mut answered) = (false, false);
+        while !(replaced && answered) {
             let (call, _) = control.next_call().await;
             match call.request {
                 Request::OpenFiles { label: 0 } => {
@@ -179,7 +179,7 @@ async fn a_dead_worker_loses_no_call() {
                     control.done(call.id, Outcome::Nothing, b"").await;
                     let (call, _) = server.next_call().await;
                     server.done(call.id, text("/tmp/a"), b"hi").await;
-                    served = true;
+                    answered = true;
                 }
                 Request::CloseFiles { .. } => control.done(call.id, Outcome::Nothing, b"").await,
                 other => panic!("{other:?}"),
