@@ -98,7 +98,7 @@ pub(super) fn looks_like_text(sample: &[u8]) -> bool {
 
 /// Controls that text has no use for; the others are `\b \t \n \v \f \r` and ESC.
 fn is_odd_control(byte: u8) -> bool {
-    (byte < 0x20) & !(0x08..=0x0d).contains(&byte) & (byte != 0x1b) | (byte == 0x7f)
+    (byte < 0x20 && !(0x08..=0x0d).contains(&byte) && byte != 0x1b) || byte == 0x7f
 }
 
 fn find(table: &[(&[u8], &'static str)], sample: &[u8]) -> Option<&'static str> {
