@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use protocol::{Cause, End, ListEntry, Outcome, Request};
 use tempfile::TempDir;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::{bash, call, read, write};
 use crate::sandbox::call::{CallError, GoneKind, Reply, ToolCall};
@@ -231,7 +232,7 @@ async fn another_runner_takes_the_calls_up() {
     drop(sandbox);
     let keys: Vec<String> = (0..3).map(|n| format!("s/1/{n}")).collect();
     let sandbox = Sandbox::resume(&home.engine, &home.state, &session, &name, 60, &keys).await.unwrap();
-    let take = async |key: &str| sandbox.take_up(key, Duration::from_secs(20), &Default::default()).await;
+    let take = async |key: &str| sandbox.take_up(key, Duration::from_secs(20), &CancellationToken::new()).await;
     assert_eq!(text(&take("s/1/0").await.unwrap()), "finished\n");
     assert_eq!(text(&take("s/1/1").await.unwrap()), "running\n");
     assert!(matches!(take("s/1/2").await, Err(CallError::Interrupted)));
