@@ -60,6 +60,7 @@ impl Pid1 {
     /// Answers everybody who waited for a command and frees its slot.
     pub(super) fn finish(&mut self, slot: usize) {
         let Some(mut command) = self.commands[slot].take() else { return };
+        self.untrimmed = true;
         let end = command.end();
         let failure = self.spawner.failure(slot);
         if let Some(mut job) = command.job.take() {
