@@ -122,10 +122,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(
-        self,
-        mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion,
-    ) -> Result<Ended, Failure> {
+    async fn run(self, mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion) -> Result<Ended, Failure> {
         let settings = &self.plan.agent.settings;
         self.watcher.see(&Progress::Started {
             session: &self.id,
