@@ -14,7 +14,8 @@ use super::scripted::{Peer, bash_end, control_hello, frame, hello};
 use super::{Place, bash, read, timing};
 use crate::sandbox::call::{CallError, Gone, GoneKind};
 use crate::sandbox::facts;
-use crate::sandbox::link::{Link, Timing};
+use crate::sandbox::link::Link;
+use crate::sandbox::terms::Timing;
 
 async fn end_of(link: &Link) -> Gone {
     timeout(Duration::from_secs(10), link.gone()).await.expect("the sandbox to end")
