@@ -1,1 +1,23 @@
-//! The promises, one module each.
+//! What the product promises, against a real engine. One folder a promise:
+//!
+//! - `commands`: `bash` does what its contract says, jobs, limits and output included.
+//! - `files`: `read`, `write`, `ls`, and copies in and out.
+//! - `kill`: no process of a finished call survives, whatever it tried.
+//! - `attack`: an agent that attacks its box gets nowhere.
+//! - `sandbox`: the container is what was ordered, images are what we allow, nothing is left on the engine.
+//! - `link`: the link between host and PID 1 survives what drops it.
+//! - `sessions`: a session from start to end, in the store, in the exit code and after a crash.
+//! - `refusals`: bad input is named, with the place and the remedy, and nothing is half done.
+//!
+//! `harness` is the place that they run in.
+
+mod harness;
+
+mod attack;
+mod commands;
+mod files;
+mod kill;
+mod link;
+mod refusals;
+mod sandbox;
+mod sessions;

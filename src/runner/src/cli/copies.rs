@@ -114,20 +114,20 @@ mod tests {
         assert_eq!(copy_in("a:/tmp/x/y"), pair("a", "/tmp/x/y"));
         assert_eq!(copy_in("a:b:/tmp"), pair("a:b", "/tmp"));
         assert_eq!(copy_in("a:b"), pair("a:b", "/tmp/a:b"));
-        insta::assert_snapshot!(copy_in("a:/etc/x").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_in("a:/tmp/../etc").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_in(":/tmp/x").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_in("/").unwrap_err(), @"");
+        insta::assert_snapshot!(copy_in("a:/etc/x").unwrap_err(), @"/etc/x is not below /tmp, the only place that can be written");
+        insta::assert_snapshot!(copy_in("a:/tmp/../etc").unwrap_err(), @"/tmp/../etc is not below /tmp, the only place that can be written");
+        insta::assert_snapshot!(copy_in(":/tmp/x").unwrap_err(), @"nothing stands before the colon");
+        insta::assert_snapshot!(copy_in("/").unwrap_err(), @"it has no usable name; say where it goes: PATH:/tmp/…");
     }
 
     #[test]
     fn copies_out_come_from_tmp() {
         assert_eq!(copy_out("/tmp/x:out"), pair("/tmp/x", "out"));
         assert_eq!(copy_out("/tmp/x:/tmp"), pair("/tmp/x", "/tmp"));
-        insta::assert_snapshot!(copy_out("/tmp/x").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_out("/etc/x:out").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_out("/tmp/../etc:out").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_out("/tmp/x:").unwrap_err(), @"");
-        insta::assert_snapshot!(copy_out("/tmp/x:/dev/null").unwrap_err(), @"");
+        insta::assert_snapshot!(copy_out("/tmp/x").unwrap_err(), @"say where it goes: /tmp/…:DIR");
+        insta::assert_snapshot!(copy_out("/etc/x:out").unwrap_err(), @"/etc/x is not below /tmp");
+        insta::assert_snapshot!(copy_out("/tmp/../etc:out").unwrap_err(), @"/tmp/../etc is not below /tmp");
+        insta::assert_snapshot!(copy_out("/tmp/x:").unwrap_err(), @"no folder stands after the colon");
+        insta::assert_snapshot!(copy_out("/tmp/x:/dev/null").unwrap_err(), @"/dev/null is not a folder");
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn watcher(json: bool) -> Box<dyn Watcher> {
         bar.enable_steady_tick(Duration::from_millis(120));
         bar
     });
-    Box::new(Lines { spinner, style: Style::of_stdout(), seen: RefCell::new(Seen::new()) })
+    Box::new(Lines { spinner, style: Style::of_stdout(), begun: Instant::now(), seen: RefCell::default() })
 }
 
 /// Only what somebody should know, on standard error: for commands whose output is their result.
@@ -58,12 +58,13 @@ impl Watcher for Json {
 struct Lines {
     spinner: Option<ProgressBar>,
     style: Style,
+    begun: Instant,
     seen: RefCell<Seen>,
 }
 
 /// What the summary counts.
+#[derive(Default)]
 struct Seen {
-    begun: Instant,
     turns: u32,
     calls: u32,
     failed: u32,
@@ -72,16 +73,10 @@ struct Seen {
     running: Vec<(String, String)>,
 }
 
-impl Seen {
-    fn new() -> Self {
-        Self { begun: Instant::now(), turns: 0, calls: 0, failed: 0, container: None, running: Vec::new() }
-    }
-}
-
 impl Watcher for Lines {
     fn see(&self, progress: &Progress<'_>) {
         let seen = &mut *self.seen.borrow_mut();
-        for line in lines(progress, seen, self.style) {
+        for line in lines(progress, seen, self.begun.elapsed(), self.style) {
             match &self.spinner {
                 Some(spinner) => spinner.println(line),
                 None => output::line(&line),
@@ -117,7 +112,7 @@ fn activity(progress: &Progress<'_>, seen: &Seen) -> Activity {
 }
 
 /// The lines for one thing that happened, sanitised; and what the summary counts.
-fn lines(progress: &Progress<'_>, seen: &mut Seen, style: Style) -> Vec<String> {
+fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Style) -> Vec<String> {
     match progress {
         Progress::Started { session, agent, image } => {
             vec![format!("{} {}", style.bold(agent), style.dim(&format!("session {session}, image {image}")))]
@@ -160,7 +155,7 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, style: Style) -> Vec<String> 
             seen.failed += u32::from(*is_error);
             vec![
                 format!("{mark} {} {args} {}{why}", style.bold(name), style.dim(&took(*duration_ms))),
-                format!("  {}", style.dim(&preview(text))),
+                format!("  {}", style.dim(&preview(text, *is_error))),
             ]
         }
         Progress::Note { message } => vec![style.busy(&format!("note: {message}"))],
@@ -172,7 +167,7 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, style: Style) -> Vec<String> 
                 seen.turns,
                 seen.calls,
                 seen.failed,
-                took(u64::try_from(seen.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+                took(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
             );
             let container = match (&seen.container, sandbox_removed) {
                 (Some(id), true) => format!("container {} is gone", short(id)),
@@ -189,18 +184,23 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, style: Style) -> Vec<String> 
     }
 }
 
-/// The first line of a result, and how many follow.
-fn preview(text: &str) -> String {
-    const MOST: usize = 160;
-    let text = text.trim_end();
-    let first = text.lines().next().unwrap_or_default();
-    let mut shown: String = first.chars().take(MOST).collect();
-    if shown.len() < first.len() {
-        shown.push('…');
+/// The first line of a result and how many follow; of an error also the last, which says what went wrong.
+fn preview(text: &str, is_error: bool) -> String {
+    let mut lines = text.trim_end().lines();
+    let first = clipped(lines.next().unwrap_or_default());
+    match (lines.clone().count(), lines.next_back()) {
+        (1, Some(last)) if is_error => format!("{first} {}", clipped(last)),
+        (more, Some(last)) if is_error => format!("{first} (+{} lines) {}", more - 1, clipped(last)),
+        (0, _) => first,
+        (more, _) => format!("{first} (+{more} lines)"),
     }
-    match text.lines().count() {
-        0 | 1 => shown,
-        more => format!("{shown} (+{} lines)", more - 1),
+}
+
+fn clipped(line: &str) -> String {
+    const MOST: usize = 160;
+    match line.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
     }
 }
 
@@ -219,8 +219,11 @@ mod tests {
     use super::*;
 
     fn shown(events: &[Progress<'_>]) -> String {
-        let mut seen = Seen::new();
-        let all: Vec<String> = events.iter().flat_map(|event| lines(event, &mut seen, Style::PLAIN)).collect();
+        let mut seen = Seen::default();
+        let all: Vec<String> = events
+            .iter()
+            .flat_map(|event| lines(event, &mut seen, Duration::from_millis(1234), Style::PLAIN))
+            .collect();
         all.join("\n")
     }
 
@@ -257,10 +260,19 @@ mod tests {
 
     #[test]
     fn a_session_in_plain_lines() {
-        let shown = session(&json!({"command": "exit 3"}));
-        // The time it took is the one thing that differs from run to run.
-        let shown = shown.replace(&took(0), "T");
-        insta::assert_snapshot!(shown, @"");
+        insta::assert_snapshot!(session(&json!({"command": "exit 3"})), @r#"
+hello session 0190, image runner/minimal
+sandbox ready in 180 ms (container 0123456789ab)
+copied a to /tmp/a: 2 files, 30 bytes
+  left out: b: a FIFO
+│ First
+│ this.
+the model failed: too many requests; again in 500 ms
+✗ bash {"command":"exit 3"} 12 ms exit
+  one (+1 lines) [exit code 3]
+done: the agent is done
+1 turns, 1 tool calls (1 failed), 1.2 s; container 0123456789ab is gone; exit code 0
+"#);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::ps::object;
 use super::records::{Condition, Records, RecordsError, unless_closed};
 use super::table::{self, Style};
+use crate::model::{literal, literal_value};
 use crate::observe::sanitise;
 use crate::session::journal::{self, Event, Usage};
 use crate::store::Session;
@@ -161,7 +162,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The session as turns of the script model. Calls keep their order and get short ids of their own.
+/// The session as turns of the script model. Calls keep their order and get short ids of their own; what looks like a
+/// reference in them is quoted.
 fn script(events: &[Event]) -> Value {
     let turns: Vec<Value> = events
         .iter()
@@ -174,9 +176,10 @@ fn script(events: &[Event]) -> Value {
                 .calls
                 .iter()
                 .zip(1..)
-                .map(|(call, n)| json!({"id": format!("t{}c{n}", turn.turn), "tool": call.name, "args": call.args}))
+                .map(|(call, n)| json!({"id": format!("t{}c{n}", turn.turn), "tool": call.name, "args": literal_value(&call.args)}))
                 .collect();
-            if calls.is_empty() { json!({"text": turn.text}) } else { json!({"text": turn.text, "calls": calls}) }
+            let text = literal(&turn.text);
+            if calls.is_empty() { json!({"text": text}) } else { json!({"text": text, "calls": calls}) }
         })
         .collect();
     json!({ "turns": turns })

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use reference::literal;
+pub(crate) use reference::{literal, literal_value};
 pub(crate) use retry::Retrying;
 
 use crate::project::{ModelSettings, ModelSource};

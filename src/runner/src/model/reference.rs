@@ -154,6 +154,16 @@ pub(crate) fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 
+/// A value whose strings, as templates, render to exactly `value`; keys are no templates.
+pub(crate) fn literal_value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(literal(text)),
+        Value::Array(items) => items.iter().map(literal_value).collect(),
+        Value::Object(members) => members.iter().map(|(key, value)| (key.clone(), literal_value(value))).collect(),
+        other => other.clone(),
+    }
+}
+
 fn short(text: &str) -> String {
     let mut short: String = text.chars().take(60).collect();
     if short.len() < text.len() {

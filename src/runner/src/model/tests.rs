@@ -240,3 +240,12 @@ fn a_missing_script_is_named() {
     let error = open(&settings).err().unwrap();
     assert_eq!(error.to_string(), "/nonexistent/turns.json: No such file or directory (os error 2)");
 }
+
+/// `runner show --script` quotes what a session said; the script says it again.
+#[test]
+fn quoted_turns_are_said_again() {
+    let args = json!({"command": "echo ${HOME} $${x}", "n": [1, "${task}"]});
+    let turns = json!([{"text": literal("cost: ${5}"), "calls": [{"id": "a", "tool": "bash", "args": literal_value(&args)}]}]);
+    let (said, _) = converse(turns, echo);
+    assert_eq!(said[0], json!(["cost: ${5}", [["a", "bash", args]]]));
+}

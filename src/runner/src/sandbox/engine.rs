@@ -25,7 +25,7 @@ pub use errors::EngineError;
 pub use facts::EngineFacts;
 
 /// How long connecting may take in all.
-const CONNECT: Duration = Duration::from_millis(1500);
+const CONNECT: Duration = Duration::from_millis(1800);
 
 /// The client library's own limit on an answer's first byte, in seconds. Ours are shorter and cover the whole answer.
 const CLIENT_LIMIT: u64 = 600;
@@ -51,7 +51,7 @@ pub(crate) struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Deadlines {
-        Deadlines { ask: Duration::from_secs(10), act: Duration::from_secs(60), load: Duration::from_secs(120) }
+        Deadlines { ask: Duration::from_secs(10), act: Duration::from_mins(1), load: Duration::from_mins(2) }
     }
 }
 
@@ -80,8 +80,7 @@ impl Engine {
         let failed = |error| EngineError::from_client("introduce itself", error);
         let docker = Docker::connect_with_unix(path, CLIENT_LIMIT, &newest).map_err(failed)?;
         let docker = docker.negotiate_version().await.map_err(failed)?;
-        let version = docker.version().await.map_err(failed)?;
-        let info = docker.info().await.map_err(failed)?;
+        let (version, info) = tokio::try_join!(docker.version(), docker.info()).map_err(failed)?;
         let kernel = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
         let facts = EngineFacts::judge(socket, &version, &info, &kernel.unwrap_or_default())?;
         Ok(Engine { docker, facts: std::sync::Arc::new(facts), deadlines: Deadlines::default() })

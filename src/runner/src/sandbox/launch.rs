@@ -109,17 +109,14 @@ impl Launch<'_> {
         earlier: Option<(String, Ids)>,
     ) -> Result<(String, Ids), LaunchError> {
         let lock = IdsLock::take().await.map_err(EngineError::from)?;
-        let ids = match earlier {
-            Some((id, ids)) => {
-                engine.remove(&id).await?;
-                ids
-            }
-            None => {
-                let accounts = Accounts::of_this_host().map_err(EngineError::from)?;
-                let ids = ids::choose(&accounts, &engine.ids_in_use().await?).map_err(EngineError::from)?;
-                self.folder.write_accounts(ids)?;
-                ids
-            }
+        let ids = if let Some((id, ids)) = earlier {
+            engine.remove(&id).await?;
+            ids
+        } else {
+            let accounts = Accounts::of_this_host().map_err(EngineError::from)?;
+            let ids = ids::choose(&accounts, &engine.ids_in_use().await?).map_err(EngineError::from)?;
+            self.folder.write_accounts(ids)?;
+            ids
         };
         let spec = Spec {
             name: self.name,

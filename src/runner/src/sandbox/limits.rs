@@ -110,7 +110,7 @@ impl Limits {
     }
 }
 
-fn out_of_range(key: &'static str, value: impl ToString, range: String) -> LimitsError {
+fn out_of_range(key: &'static str, value: &dyn std::fmt::Display, range: String) -> LimitsError {
     LimitsError::OutOfRange { key, value: value.to_string(), range }
 }
 
@@ -118,7 +118,7 @@ fn milli_cpus(wanted: Option<f64>, host_cpus: u32) -> Result<u32, LimitsError> {
     let Some(cpus) = wanted else { return Ok(CPUS_DEFAULT.min(host_cpus.saturating_mul(1000))) };
     // Written so that NaN is outside.
     if !(0.1..=f64::from(host_cpus)).contains(&cpus) {
-        return Err(out_of_range("local.cpus", cpus, format!("0.1 to {host_cpus}, the host's number of processors")));
+        return Err(out_of_range("local.cpus", &cpus, format!("0.1 to {host_cpus}, the host's number of processors")));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the range checked above")]
     let milli = (cpus * 1000.0).round() as u32;
@@ -132,7 +132,7 @@ fn number(
 ) -> Result<Option<i64>, LimitsError> {
     match wanted {
         Some(value) if !range.contains(&value) => {
-            Err(out_of_range(key, value, format!("{} to {}", range.start(), range.end())))
+            Err(out_of_range(key, &value, format!("{} to {}", range.start(), range.end())))
         }
         other => Ok(other),
     }
@@ -142,11 +142,11 @@ fn size(key: &'static str, text: Option<&str>, min: u64, max: u64) -> Result<Opt
     let Some(text) = text else { return Ok(None) };
     let range = || format!("{} to {}", show_size(min), show_size(max));
     if text.trim_start().starts_with('-') {
-        return Err(out_of_range(key, format!("{text:?}"), range()));
+        return Err(out_of_range(key, &format!("{text:?}"), range()));
     }
     match parse_size(text) {
         None => Err(LimitsError::NotASize { key, value: text.to_owned() }),
-        Some(bytes) if bytes < min || bytes > max => Err(out_of_range(key, format!("{text:?}"), range())),
+        Some(bytes) if bytes < min || bytes > max => Err(out_of_range(key, &format!("{text:?}"), range())),
         Some(bytes) => Ok(Some(bytes)),
     }
 }

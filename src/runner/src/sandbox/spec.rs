@@ -195,7 +195,7 @@ impl Spec<'_> {
             oom_kill_disable: Some(false),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(CAPABILITIES.map(str::to_owned).to_vec()),
-            security_opt: Some(self.security_options(facts)),
+            security_opt: Some(Spec::security_options(facts)),
             group_add: Some(vec![self.socket_gid.to_string()]),
             mounts: Some(self.mounts()?),
             tmpfs: Some(self.tmpfs()),
@@ -234,7 +234,7 @@ impl Spec<'_> {
         })
     }
 
-    fn security_options(&self, facts: &EngineFacts) -> Vec<String> {
+    fn security_options(facts: &EngineFacts) -> Vec<String> {
         let mut options = vec!["no-new-privileges:true".to_owned(), format!("seccomp={}", seccomp())];
         // An engine without AppArmor accepts this and does nothing, so it is asked only where it means something.
         if facts.apparmor {
@@ -255,10 +255,7 @@ impl Spec<'_> {
 
     /// The session's folder and three files of it, all read-only.
     fn mounts(&self) -> Result<Vec<Mount>, EngineError> {
-        let folder = self.folder.to_str().ok_or_else(|| EngineError::Refused {
-            socket: self.folder.to_owned(),
-            reason: "the session folder's path is not UTF-8; set RUNNER_STATE to another".to_owned(),
-        })?;
+        let folder = self.folder.to_str().ok_or_else(|| EngineError::BadPath(self.folder.to_owned()))?;
         let bind = |from: String, to: &str| Mount {
             typ: Some(MountType::BIND),
             source: Some(from),

@@ -188,7 +188,7 @@ impl Work<'_> {
 
     fn refuse(&mut self, path: &Path, reason: &str) {
         // Debug format: a name with control characters must not reach a terminal as it is.
-        self.problems.push(format!("{path:?}: {reason}"));
+        self.problems.push(format!("{:?}: {reason}", path.to_string_lossy()));
     }
 
     fn too_large(&self, limit: String) -> StageError {

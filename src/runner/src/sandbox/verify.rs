@@ -104,14 +104,14 @@ fn host_config(
         found.remove(free);
     }
     for list in ["Ulimits", "MaskedPaths", "ReadonlyPaths", "CapAdd", "CapDrop", "SecurityOpt", "GroupAdd", "Mounts"] {
-        sort(ordered.get_mut(list));
-        sort(found.get_mut(list));
+        sort(&mut ordered, list);
+        sort(&mut found, list);
     }
     for capabilities in ["CapAdd", "CapDrop"] {
         // Newer engines write CAP_KILL for KILL.
         for list in [&mut ordered, &mut found] {
-            strip_prefix(list.get_mut(capabilities), "CAP_");
-            sort(list.get_mut(capabilities));
+            strip_prefix(list, capabilities, "CAP_");
+            sort(list, capabilities);
         }
     }
     same("HostConfig", &ordered, &found)
@@ -121,7 +121,9 @@ fn config(order: &ContainerCreateBody, image: &Image, found: &ContainerInspectRe
     let (mut ordered, mut found) = (object(order), object(&found.config));
     ordered.remove("HostConfig");
     ordered.remove("NetworkingConfig");
-    ordered.insert("Env".to_owned(), environment(order, image).into());
+    ordered.remove("Env");
+    let variables = found.remove("Env").unwrap_or_default();
+    environment(order, image, variables.as_array().map_or(&[], Vec::as_slice))?;
     ordered.insert("Labels".to_owned(), object(&labels(order, image)).into());
     let ports =
         found.get("ExposedPorts").and_then(Value::as_object).map(|ports| ports.keys().cloned().collect::<Vec<_>>());
@@ -133,7 +135,6 @@ fn config(order: &ContainerCreateBody, image: &Image, found: &ContainerInspectRe
     let there = found.remove("Healthcheck").and_then(|check| serde_json::from_value(check["Test"].clone()).ok());
     one("Config.Healthcheck.Test", &checks, there.as_ref())?;
     ordered.remove("Healthcheck");
-    sort(found.get_mut("Env"));
     for free in FREE_CONFIG {
         ordered.remove(free);
         found.remove(free);
@@ -141,15 +142,18 @@ fn config(order: &ContainerCreateBody, image: &Image, found: &ContainerInspectRe
     same("Config", &ordered, &found)
 }
 
-/// The image's variables and ours; ours win, also by a bare name, which the engine keeps in the list as it is.
-fn environment(order: &ContainerCreateBody, image: &Image) -> Vec<Value> {
-    let ours = order.env.clone().unwrap_or_default();
+/// The image's variables and ours; ours win, also by a bare name, which the engine keeps in the list as it is. Of a name
+/// that an image has twice engines keep one or both.
+fn environment(order: &ContainerCreateBody, image: &Image, found: &[Value]) -> Result<(), EngineError> {
     let name = |line: &str| line.split('=').next().unwrap_or_default().to_owned();
-    let named: Vec<String> = ours.iter().map(|line| name(line)).collect();
-    let kept = image.environment.iter().filter(|line| !named.contains(&name(line))).cloned();
-    let mut all: Vec<Value> = ours.iter().cloned().chain(kept).map(Value::from).collect();
-    all.sort_by_key(Value::to_string);
-    all
+    let mut ordered = order.env.clone().unwrap_or_default();
+    let ours: Vec<String> = ordered.iter().map(|line| name(line)).collect();
+    ordered.extend(image.environment.iter().filter(|line| !ours.contains(&name(line))).cloned());
+    let found: Vec<&str> = found.iter().filter_map(Value::as_str).collect();
+    let known = found.iter().all(|line| ordered.iter().any(|ordered| ordered == line));
+    let whole = ordered.iter().all(|line| found.iter().any(|found| name(found) == name(line)));
+    let twice = (1..found.len()).any(|n| found[..n].contains(&found[n]));
+    if known && whole && !twice { Ok(()) } else { Err(altered("Config.Env", &ordered, &found)) }
 }
 
 /// The image's labels and ours; ours win.
@@ -183,7 +187,6 @@ fn mounts(order: &ContainerCreateBody, found: &ContainerInspectResponse) -> Resu
             return Err(altered(format!("Mounts[{target}].RW"), &false, &true));
         }
         mount.retain(|_, value| !is_empty(value));
-        // `ro` and `ro,Z` are the modes of the older syntax; ours have none.
         there.push(Value::Object(mount));
     }
     ordered.sort_by_key(destination);
@@ -273,14 +276,14 @@ fn same(prefix: &str, ordered: &Map<String, Value>, found: &Map<String, Value>) 
 }
 
 /// Lists that are sets.
-fn sort(value: Option<&mut Value>) {
-    if let Some(Value::Array(list)) = value {
+fn sort(fields: &mut Map<String, Value>, field: &str) {
+    if let Some(Value::Array(list)) = fields.get_mut(field) {
         list.sort_by_key(|value| dense(value).to_string());
     }
 }
 
-fn strip_prefix(value: Option<&mut Value>, prefix: &str) {
-    if let Some(Value::Array(list)) = value {
+fn strip_prefix(fields: &mut Map<String, Value>, field: &str, prefix: &str) {
+    if let Some(Value::Array(list)) = fields.get_mut(field) {
         for item in list {
             if let Some(text) = item.as_str().and_then(|text| text.strip_prefix(prefix)) {
                 *item = Value::from(text.to_owned());

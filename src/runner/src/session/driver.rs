@@ -3,7 +3,7 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use futures_util::future::{LocalBoxFuture, join_all};
+use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,7 @@ impl LoopLimits {
 pub(crate) async fn interruption(caller: Caller<'_>, interrupt: &CancellationToken) -> Conclusion {
     tokio::select! {
         biased;
-        () = interrupt.cancelled() => Conclusion::new(EndCause::Interrupted, "interrupted"),
+        () = interrupt.cancelled() => Conclusion::new(EndCause::Interrupted, "Ctrl-C or a signal ended it"),
         gone = caller.hands.gone() => lost(&gone),
         by = stopped(caller) => Conclusion::new(EndCause::Stopped, format!("stopped by {by}")),
     }
@@ -140,8 +140,7 @@ impl Driver<'_> {
     pub(crate) async fn run(mut self) -> Conclusion {
         let caller = self.caller;
         let interrupt = self.interrupt;
-        let interruption: LocalBoxFuture<'_, Conclusion> = Box::pin(interruption(caller, interrupt));
-        let mut interruption = interruption;
+        let mut interruption: LocalBoxFuture<'_, Conclusion> = Box::pin(interruption(caller, interrupt));
         let mut said = String::new();
         let conclusion = self.turns(&mut interruption, &mut said).await.unwrap_or_else(|end| end);
         Conclusion { text: said, ..conclusion }
@@ -159,6 +158,13 @@ impl Driver<'_> {
             if u64::from(turn) >= self.limits.max_turns {
                 let words = format!("the limit of {} turns was reached", self.limits.max_turns);
                 return Err(Conclusion::new(EndCause::MaxTurns, words));
+            }
+            // What has happened by now ends the session before the model is asked again.
+            if let Some(end) = interruption.as_mut().now_or_never() {
+                return Err(end);
+            }
+            if self.limits.remaining().is_zero() {
+                return Err(self.limits.timed_out());
             }
             turn += 1;
             self.caller.watcher.see(&Progress::Thinking { turn });

@@ -337,7 +337,7 @@ fn an_interrupted_command_is_cancelled_and_recorded() {
             interrupt.cancel();
         };
         let (end, ()) = tokio::join!(world.run(json!([{"calls": [bash("a", "sleep")]}])), ctrl_c);
-        assert_eq!(end, conclusion(EndCause::Interrupted, "interrupted", ""));
+        assert_eq!(end, conclusion(EndCause::Interrupted, "Ctrl-C or a signal ended it", ""));
         assert_eq!(world.journal().await[2], "finished s/1/0 cancelled: so far|[cancelled]");
     });
 }

@@ -1,6 +1,6 @@
 //! A session's journal: its events as types, and how they become rows of the store.
 //!
-//! A row is a kind and a JSON body; long strings of it are kept as payloads of their own ([`payload`]).
+//! A row is a kind and a JSON body; long strings of it are kept as payloads of their own (see `payload.rs`).
 
 mod payload;
 
@@ -397,7 +397,22 @@ impl Journal {
     }
 
     /// Ends the session in its row and its journal.
+    ///
+    /// When a line before could not be written, the session is ended for that reason instead ([`EndCause::Store`]) and
+    /// the failure is returned: a journal with something missing does not say that all went well.
     pub async fn end(&self, cause: EndCause, message: String, sandbox_removed: bool) -> Result<(), StoreError> {
+        let failure = match self.try_end(cause, message, sandbox_removed).await {
+            Ok(()) => return Ok(()),
+            Err(failure @ (StoreError::Fenced { .. } | StoreError::Ended { .. })) => return Err(failure),
+            Err(failure) => failure,
+        };
+        let message = format!("its journal could not be written: {failure}");
+        // When this fails too, whoever starts a runner next finds the session and ends it.
+        let _ = self.try_end(EndCause::Store, message, sandbox_removed).await;
+        Err(failure)
+    }
+
+    async fn try_end(&self, cause: EndCause, message: String, sandbox_removed: bool) -> Result<(), StoreError> {
         let end = crate::store::End {
             cause: cause.as_str().to_owned(),
             exit_code: cause.exit_code(),

@@ -46,7 +46,7 @@ pub(super) fn check(root: &Path) -> Result<(), StateError> {
     let mut seen = Seen {
         no_exec: flags.contains(FsFlags::ST_NOEXEC),
         read_only: flags.contains(FsFlags::ST_RDONLY),
-        kind: i64::from(kind),
+        kind,
         owner: we,
         we,
     };

@@ -10,7 +10,7 @@ fn place(runner_state: &str, xdg: &str, home: &str, root: bool) -> Result<PathBu
     place.directory().map_err(|error| error.to_string())
 }
 
-/// config.md "Where things live": RUNNER_STATE, else /var/lib/runner for root, else XDG_STATE_HOME/runner.
+/// config.md "Where things live": `RUNNER_STATE`, else /var/lib/runner for root, else `XDG_STATE_HOME/runner`.
 #[test]
 fn the_path_follows_the_rules() {
     assert_eq!(place("/s", "/x", "/h", true).unwrap(), Path::new("/s"));

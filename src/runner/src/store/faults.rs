@@ -297,10 +297,11 @@ fn integrity(folder: &Path) -> String {
 }
 
 /// A small disk of its own, unmounted when dropped.
-struct Tmpfs(PathBuf);
+pub(crate) struct Tmpfs(PathBuf);
 
 impl Tmpfs {
-    fn mount(path: &Path, options: &str) -> Option<Tmpfs> {
+    /// None without the right to mount.
+    pub(crate) fn mount(path: &Path, options: &str) -> Option<Tmpfs> {
         let mounted = nix::unistd::geteuid().is_root() && run(&["-t", "tmpfs", "-o", options, "runner-test"], path);
         mounted.then(|| Tmpfs(path.to_owned()))
     }

@@ -33,7 +33,7 @@ mod writer;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
-mod faults;
+pub(crate) mod faults;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -103,8 +103,8 @@ pub trait Store: Send + Sync {
     /// Waits until everything queued for this session is durable, and returns what failed of it.
     fn flush(&self, key: SessionKey) -> StoreFuture<'_, ()>;
 
-    /// Returns a counter that changes soon after anybody, in any process, changed the store. It may also change without
-    /// reason.
+    /// Returns a counter that changes soon (a tenth of a second) after anybody, in any process, changed the store. It may
+    /// also change without reason.
     fn watch(&self) -> watch::Receiver<u64>;
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::watch;
 
-use super::operation::Refusal;
+use super::operation::{Operation, Refusal};
 use super::queue::{Answer, Item, Queue};
 use super::schema::{connect, translate};
 use super::{SessionKey, StoreError};
@@ -62,9 +62,14 @@ impl Writer {
         let mut group = Vec::new();
         while queue.take(&mut group) {
             let count = group.len();
+            // Journal lines are many, and their writer must not be woken by its own: the poller reports them.
+            let news =
+                group.iter().any(|item| !matches!(item.operation, Operation::Append { .. } | Operation::Barrier));
             self.write(&mut group);
             queue.settle(count);
-            changed.send_modify(|changes| *changes += 1);
+            if news {
+                changed.send_modify(|changes| *changes += 1);
+            }
             // Full means that the checkpointer knows already.
             let _ = work.try_send(());
         }
@@ -182,7 +187,7 @@ fn checkpoints(db: &Connection, works: &Receiver<()>, closing: &Receiver<()>) {
     }
 }
 
-/// Reports the changes that other processes make, as long as somebody listens.
+/// Reports changes that other processes make, and journal lines of this one, as long as somebody listens.
 pub(super) struct Poller {
     path: PathBuf,
     changed: watch::Sender<u64>,

@@ -253,8 +253,8 @@ fn full(space: &Space) -> String {
 }
 
 /// Seconds without needless digits.
-pub(super) fn seconds(time: Duration) -> String {
-    let text = format!("{:.3}", time.as_secs_f64());
+fn seconds(time: Duration) -> String {
+    let text = format!("{:.2}", time.as_secs_f64());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 

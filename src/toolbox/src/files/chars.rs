@@ -60,6 +60,12 @@ impl Counter {
         }
     }
 
+    /// Counts as many NUL bytes, at least one of which was just fed.
+    pub(super) fn add_zeros(&mut self, length: u64) {
+        self.count.chars += length;
+        self.count.bytes += length;
+    }
+
     /// Adds one byte to the character that was begun, or ends it; returns what is left of `bytes`.
     fn go_on<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let length = self.begun_length;

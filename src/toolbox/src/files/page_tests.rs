@@ -111,6 +111,25 @@ fn long_lines() {
     assert_eq!(page(exact.as_bytes(), 1, None, 3).1.unwrap().clipped, []);
 }
 
+/// Bug 26: a hole counts like the zeros it stands for, before, in and behind the window.
+#[test]
+fn holes() {
+    for (begin, hole, end) in [("a\nb", 20_000u64, "c\nd\n"), ("", 9_000, "\n"), ("x\n", 300, "y"), ("é", 8_001, "")] {
+        let zeros = "\0".repeat(usize::try_from(hole).unwrap());
+        let whole = [begin, &zeros, end].concat();
+        for first in 1..4 {
+            let mut shown = Vec::new();
+            let mut page = Page::new(&mut shown, first, Some(2));
+            page.feed(begin.as_bytes());
+            page.hole(hole);
+            page.feed(end.as_bytes());
+            let window = page.finish("/f");
+            let (expected_shown, expected_window) = expected(whole.as_bytes(), first, Some(2));
+            assert_eq!((String::from_utf8(shown).unwrap(), window), (expected_shown, expected_window));
+        }
+    }
+}
+
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         8 => prop::collection::vec(any::<u8>(), 0..40),

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 
+use nix::errno::Errno;
 use nix::sys::stat::FileStat;
+use nix::unistd::{Whence, lseek};
 use protocol::Outcome;
 
 use super::connection::Exchange;
@@ -81,6 +83,7 @@ fn scan(
     path: &str,
 ) -> Result<Outcome, Fault> {
     let first = window.offset.unwrap_or(1);
+    let mut holes = Holes { possible: size > RESIDENT_BYTES, data_until: 0 };
     let mut page = Page::new(&mut scratch.payload, first, window.limit);
     // A file that grows is read as far as it went when it was opened, or a writer could keep this one reading.
     let mut left = if size > 0 { size } else { UNSIZED_BYTES };
@@ -97,11 +100,43 @@ fn scan(
             )));
         }
         exchange.check_time()?;
+        let hole = holes.pass(file, size, size - left.min(size));
+        page.hole(hole);
+        left -= hole;
         count = fill(file, &mut scratch.block, path)?;
     }
     match page.finish(path) {
         Ok(window) => Ok(Outcome::Text(window)),
         Err(lines) => Err(Fault::PastEnd { path: path.to_owned(), offset: first, lines }),
+    }
+}
+
+/// Passes over the holes of a sparse file without reading them.
+struct Holes {
+    /// It may have some.
+    possible: bool,
+    /// Where the data at hand ends.
+    data_until: u64,
+}
+
+impl Holes {
+    /// Length of the hole at `at` in a file of `size` bytes, which stands there; it stands behind the hole afterwards.
+    fn pass(&mut self, file: &File, size: u64, at: u64) -> u64 {
+        if !self.possible || at < self.data_until {
+            return 0;
+        }
+        let seek = |to: u64, whence| {
+            let to = i64::try_from(to).map_err(|_| Errno::EOVERFLOW)?;
+            lseek(file, to, whence).map(|at| u64::try_from(at).unwrap_or(0))
+        };
+        let data = match seek(at, Whence::SeekData) {
+            Err(Errno::ENXIO) => size,
+            Ok(data) => data.min(size),
+            Err(_) => at,
+        };
+        self.data_until = seek(data, Whence::SeekHole).unwrap_or(size);
+        self.possible = seek(data, Whence::SeekSet).is_ok();
+        data.saturating_sub(at)
     }
 }
 

@@ -168,6 +168,9 @@ fn three_gigabytes() {
     assert_eq!((reply.text(), window(&reply).total_lines, window(&reply).total_bytes), ("end\n", 3, 3_000_000_005));
     let reply = host.call(request("big", Some(1), Some(1), true));
     assert_eq!((reply.text(), window(&reply).total_lines), ("begin\n", 3));
+    // A line of 3 GB is clipped like any other.
+    let reply = host.call(request("big", Some(2), Some(1), true));
+    assert_eq!(window(&reply).clipped, [(2, 3_000_000_000 - 6)]);
     assert!(peak_memory() - before < 64 << 20);
     // The resident worker leaves it to another.
     let mut resident = Host::start(folder.path(), true);

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use nix::sys::stat::Mode;
-use protocol::{Cause, Request, ToSandbox};
+use protocol::{Cause, Entry, EntryKind, Request, ToSandbox};
 use tempfile::TempDir;
 
 use super::*;
@@ -265,5 +265,62 @@ fn bodies_that_break_the_rules() {
         wrong(&mut host, id);
         assert_eq!(host.receive(), None);
         assert_eq!(names(folder.path()), [""; 0]);
+    }
+}
+
+/// Gives this thread a /tmp of its own: a tmpfs of 1 MiB and a few inodes. False without the right to mount.
+fn small_tmp(inodes: u32) -> bool {
+    let options = std::ffi::CString::new(format!("size=1m,nr_inodes={inodes},mode=1777")).unwrap();
+    // SAFETY: these calls take only constant C strings and change the mounts of this thread alone.
+    unsafe {
+        let nothing = std::ptr::null();
+        libc::unshare(libc::CLONE_FS | libc::CLONE_NEWNS) == 0
+            && libc::mount(nothing, c"/".as_ptr(), nothing, libc::MS_REC | libc::MS_PRIVATE, nothing.cast()) == 0
+            && libc::mount(c"tmpfs".as_ptr(), c"/tmp".as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast()) == 0
+    }
+}
+
+/// T-WRITE-1, bug 36: on a full /tmp the old file stays, size and use are said, nothing is left, and after a delete all
+/// works again. (Mounting takes root; without it there is nothing to fill.)
+#[test]
+fn full_tmp() {
+    for (inodes, fill_bytes, fill_files) in [(100, 1_000_000, 0), (16, 0, 20)] {
+        let (tell, mounted) = std::sync::mpsc::channel();
+        let (delete, may_delete) = std::sync::mpsc::channel::<()>();
+        let (deleted, is_deleted) = std::sync::mpsc::channel();
+        let mut host = Host::start_as("/tmp", false, move || {
+            tell.send(small_tmp(inodes)).unwrap();
+            // Another thread, because this one is going to serve; it inherits the mounts.
+            std::thread::spawn(move || {
+                if may_delete.recv().is_ok() {
+                    let _ = fs::remove_dir_all("/tmp/fill");
+                    let left = names(Path::new("/tmp"));
+                    deleted.send(left).unwrap();
+                }
+            });
+        });
+        if !mounted.recv().unwrap() {
+            return;
+        }
+        assert!(matches!(write(&mut host, "old", b"old").outcome, Outcome::Written { .. }));
+        assert!(matches!(write(&mut host, "fill/bytes", &vec![1; fill_bytes]).outcome, Outcome::Written { .. }));
+        for number in 0..fill_files {
+            write(&mut host, format!("fill/{number}"), b"");
+        }
+        for path in ["old", "new/folder/file", "fill/bytes"] {
+            let reply = write(&mut host, path, &vec![2; 600_000]);
+            let (cause, message) = reply.failure();
+            assert_eq!(cause, Cause::NoSpace, "{path}: {message}");
+            let size = if fill_files > 0 { format!("16 of {inodes} files") } else { "1.0 MiB".to_owned() };
+            assert!(message.contains(&size) && message.contains("/tmp"), "{message}");
+        }
+        let put = Entry { path: String::new(), kind: EntryKind::File { size: 600_000, executable: false } };
+        assert_eq!(host.put("copied", &[(put, vec![3; 600_000])]).failure().0, Cause::NoSpace);
+        let read = Request::Read { path: "old".to_owned(), offset: None, limit: None, images: false };
+        assert_eq!(host.call(read).payload, b"old");
+        delete.send(()).unwrap();
+        assert_eq!(is_deleted.recv().unwrap(), ["old"]);
+        let reply = write(&mut host, "old", &vec![4; 600_000]);
+        assert!(matches!(reply.outcome, Outcome::Written { replaced: true, .. }), "{:?}", reply.outcome);
     }
 }

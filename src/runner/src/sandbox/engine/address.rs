@@ -54,7 +54,7 @@ fn group_of(socket: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// bug 39: a wrong DOCKER_HOST is one line with the fix.
+    /// bug 39: a wrong `DOCKER_HOST` is one line with the fix.
     #[test]
     fn addresses() {
         assert_eq!(socket(None).unwrap(), Path::new(DEFAULT));

@@ -201,8 +201,7 @@ impl Engine {
                     .names
                     .into_iter()
                     .flatten()
-                    .filter_map(|name| name.strip_prefix('/').filter(|name| !name.contains('/')).map(str::to_owned))
-                    .next()
+                    .find_map(|name| name.strip_prefix('/').filter(|name| !name.contains('/')).map(str::to_owned))
                     .unwrap_or_default(),
                 session: labels.remove(LABEL_SESSION).unwrap_or_default(),
                 ids: labels.get(LABEL_IDS).and_then(|ids| ids.parse().ok()),

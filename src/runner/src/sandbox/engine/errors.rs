@@ -94,6 +94,9 @@ pub enum EngineError {
         /// Why, with the remedy.
         reason: String,
     },
+    /// The engine cannot be told of a path.
+    #[error("the path {0:?} is not UTF-8, and the engine takes no other; set RUNNER_STATE to another")]
+    BadPath(PathBuf),
     /// The engine does not know the runtime.
     #[error("local.runtime is {runtime:?}; this engine knows {known}")]
     UnknownRuntime {

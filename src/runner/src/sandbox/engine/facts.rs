@@ -24,7 +24,7 @@ pub struct EngineFacts {
     pub memory: u64,
     /// 1 or 2.
     pub cgroup_version: u8,
-    /// Containers can have an AppArmor profile.
+    /// Containers can have an `AppArmor` profile.
     pub apparmor: bool,
     /// Swap can be limited. Where it cannot, a sandbox may use more memory than its limit by swap.
     pub swap_limit: bool,

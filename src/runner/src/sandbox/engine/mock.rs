@@ -94,10 +94,10 @@ impl Mock {
             requests: Vec::new(),
             open: 0,
         }));
-        let served = script.clone();
+        let shared = script.clone();
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, served.clone()));
+                tokio::spawn(serve(stream, shared.clone()));
             }
         });
         Mock { base, script, server }

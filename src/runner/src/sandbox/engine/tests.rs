@@ -88,11 +88,11 @@ async fn unreachable_engines_are_named_with_the_remedy() {
         return;
     }
     let _closed = std::os::unix::net::UnixListener::bind(base.path().join("closed")).unwrap();
-    std::fs::set_permissions(base.path().join("closed"), std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(base.path().join("closed"), std::fs::Permissions::from_mode(0o0)).unwrap();
     check(&connect("closed").await, &["no permission", "closed", "group", "usermod -aG"]);
 }
 
-/// A user outside the socket's group: tried for real in a child that gave up root, when the tests run as root.
+/// bug 39: who may not use the socket is told which group may.
 #[test]
 fn no_permission_names_the_group() {
     let error = EngineError::NoPermission { socket: "/run/docker.sock".into(), group: "docker".to_owned() };

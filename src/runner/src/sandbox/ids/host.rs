@@ -21,14 +21,14 @@ impl Accounts {
                 .map_err(|source| IdsError::Read { path: path.into(), source })
         };
         let read_if_there = |path: &str| if Path::new(path).exists() { read(path) } else { Ok(String::new()) };
-        Accounts::from_text(
+        Ok(Accounts::from_text(
             &read("/proc/self/uid_map")?,
             &read("/proc/self/gid_map")?,
             &read_if_there("/etc/passwd")?,
             &read_if_there("/etc/group")?,
             &read_if_there("/etc/subuid")?,
             &read_if_there("/etc/subgid")?,
-        )
+        ))
     }
 
     /// The same from the files' contents. Lines that do not parse belong to nobody and are skipped.
@@ -37,9 +37,9 @@ impl Accounts {
         gid_map: &str,
         passwd: &str,
         group: &str,
-        subuid: &str,
-        subgid: &str,
-    ) -> Result<Accounts, IdsError> {
+        sub_users: &str,
+        sub_groups: &str,
+    ) -> Accounts {
         let mut taken = Vec::new();
         for (text, fields) in [(passwd, &[2, 3][..]), (group, &[2])] {
             for line in text.lines() {
@@ -47,13 +47,13 @@ impl Accounts {
                 taken.extend(fields.iter().filter_map(|at| parts.get(*at)?.parse::<u64>().ok()).map(|id| id..id + 1));
             }
         }
-        for line in subuid.lines().chain(subgid.lines()) {
+        for line in sub_users.lines().chain(sub_groups.lines()) {
             let mut numbers = line.split(':').skip(1).map(|part| part.trim().parse::<u64>());
             if let (Some(Ok(start)), Some(Ok(count))) = (numbers.next(), numbers.next()) {
                 taken.push(start..start.saturating_add(count));
             }
         }
-        Ok(Accounts { uid_map: map(uid_map), gid_map: map(gid_map), taken })
+        Accounts { uid_map: map(uid_map), gid_map: map(gid_map), taken }
     }
 
     /// Every id of the range exists in this user namespace.
@@ -67,7 +67,7 @@ impl Accounts {
     }
 }
 
-/// Reads lines of `inside outside count` (user_namespaces(7)) into sorted ranges of inside ids.
+/// Reads lines of `inside outside count` (`user_namespaces(7)`) into sorted ranges of inside ids.
 fn map(text: &str) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = text
         .lines()

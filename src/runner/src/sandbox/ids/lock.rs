@@ -46,13 +46,13 @@ impl IdsLock {
                 }
                 Err((_, nix::Error::EWOULDBLOCK)) => return Err(IdsError::Busy(path.to_owned())),
                 Err((same, nix::Error::EINTR)) => file = same,
-                Err((_, error)) => return Err(refused(path, error.desc())),
+                Err((_, error)) => return Err(refused(path, &error.desc())),
             }
         }
     }
 }
 
-fn refused(path: &Path, why: impl ToString) -> IdsError {
+fn refused(path: &Path, why: &dyn std::fmt::Display) -> IdsError {
     IdsError::Lock { path: PathBuf::from(path), why: why.to_string() }
 }
 
@@ -65,17 +65,17 @@ fn open(path: &Path) -> Result<File, IdsError> {
         let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
         match OpenOptions::new().read(true).custom_flags(flags).open(path) {
             Ok(file) => {
-                let found = file.metadata().map_err(|error| refused(path, error))?;
-                return if found.is_file() { Ok(file) } else { Err(refused(path, "it is not a regular file")) };
+                let found = file.metadata().map_err(|error| refused(path, &error))?;
+                return if found.is_file() { Ok(file) } else { Err(refused(path, &"it is not a regular file")) };
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(refused(path, error)),
+            Err(error) => return Err(refused(path, &error)),
         }
         match OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(path) {
             // flock needs no right to write, so nobody gets one.
-            Ok(file) => file.set_permissions(Permissions::from_mode(0o444)).map_err(|error| refused(path, error))?,
+            Ok(file) => file.set_permissions(Permissions::from_mode(0o444)).map_err(|error| refused(path, &error))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(refused(path, error)),
+            Err(error) => return Err(refused(path, &error)),
         }
     }
 }

@@ -82,13 +82,12 @@ impl Programs {
     /// Finds them: in `RUNNER_STATIC_DIR`, in a folder `static` beside the program's own, or where packages put them.
     pub fn find() -> Result<Programs, BuildError> {
         let mut folders: Vec<PathBuf> = Vec::new();
-        match env::var_os("RUNNER_STATIC_DIR").filter(|folder| !folder.is_empty()) {
-            Some(folder) => folders.push(folder.into()),
-            None => {
-                let program = env::current_exe().unwrap_or_default();
-                folders.extend(program.ancestors().skip(1).take(4).map(|folder| folder.join("static")));
-                folders.push("/".into());
-            }
+        if let Some(folder) = env::var_os("RUNNER_STATIC_DIR").filter(|folder| !folder.is_empty()) {
+            folders.push(folder.into());
+        } else {
+            let program = env::current_exe().unwrap_or_default();
+            folders.extend(program.ancestors().skip(1).take(4).map(|folder| folder.join("static")));
+            folders.push("/".into());
         }
         Programs::find_in(&folders)
     }
@@ -135,7 +134,7 @@ impl Programs {
 /// Packs a layer and an image's settings, whatever they are, into a docker archive.
 pub(crate) fn pack(tag: &str, defaults: &impl Serialize, layer: &[u8]) -> Archive {
     let layer_digest = hex::encode(Sha256::digest(layer));
-    let config = serde_json::to_vec(&Config {
+    let config = serde_json::to_vec(&Settings {
         architecture: "amd64",
         os: "linux",
         created: CREATED,
@@ -196,7 +195,7 @@ fn asks_for_interpreter(elf: &[u8]) -> Option<bool> {
 }
 
 #[derive(Serialize)]
-struct Config<'a, T> {
+struct Settings<'a, T> {
     architecture: &'static str,
     os: &'static str,
     created: &'static str,

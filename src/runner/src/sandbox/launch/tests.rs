@@ -84,7 +84,7 @@ async fn a_paused_container_ends() {
 async fn an_images_tricks_do_not_reach_the_container() {
     let trial = Trial::with_settings(&json!({
         "User": "nobody", "WorkingDir": "/bin", "Entrypoint": ["/bin/sh", "-c"], "Cmd": ["evil"],
-        "Env": ["PATH=/bin:/evil", "LD_PRELOAD=/evil.so", "HARMLESS=1", "BASH_ENV=/evil", "ODD NAME=1", "NOVALUE"],
+        "Env": ["PATH=/bin:/evil", "LD_PRELOAD=/evil.so", "HARMLESS=1", "BASH_ENV=/evil", "ODD NAME=1", "NOVALUE", "TWICE=1", "TWICE=2"],
         "Labels": {LABEL_TOKEN: "stolen", LABEL_SESSION: "stolen", LABEL_IDS: "1", "maker": "x"},
         "ExposedPorts": {"80/tcp": {}}, "StopSignal": "SIGCONT", "OnBuild": ["RUN evil"], "Shell": ["/evil"],
         "Healthcheck": {"Test": ["CMD-SHELL", "evil"], "Interval": 1_000_000_000}
@@ -181,7 +181,7 @@ async fn counters(cgroup: &Cgroup, enough: impl Fn(Counters) -> bool) -> Counter
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), poll).await.expect("the counters did not move")
+    tokio::time::timeout(Duration::from_mins(1), poll).await.expect("the counters did not move")
 }
 
 /// bugs 34 and 35: the kernel's counters tell memory and pids limits apart, and start at nothing.

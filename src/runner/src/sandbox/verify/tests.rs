@@ -261,7 +261,7 @@ async fn other_spellings_of_the_order_are_accepted() {
     }
 }
 
-/// security.md 1: on cgroup v2 no swappiness is sent; with AppArmor the profile is asked for and must be shown.
+/// security.md 1: on cgroup v2 no swappiness is sent; with `AppArmor` the profile is asked for and must be shown.
 #[tokio::test]
 async fn what_is_ordered_follows_the_engine() {
     let mock = Mock::new();

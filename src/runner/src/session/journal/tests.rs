@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::payload::INLINE;
 use super::*;
+use crate::store::faults::Tmpfs;
 use crate::store::{Blob, NewSession, OwnerId, SqliteStore};
 
 fn value() -> impl Strategy<Value = Value> {
@@ -127,6 +128,38 @@ async fn a_line_of_a_newer_runner_is_named() {
         error.to_string(),
         "line 2 of the journal (dreamt) cannot be understood by this runner: its kind is not known"
     );
+}
+
+#[tokio::test]
+async fn a_session_whose_journal_lacks_a_line_does_not_end_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = journal(&folder).await;
+    // A line that the store refuses: another generation's.
+    let other = Journal { generation: Generation(7), ..journal.clone() };
+    other.record_later(&Event::Status(Status { text: "lost".into() })).await;
+    let failure = journal.end(EndCause::Done, "done".into(), true).await.unwrap_err();
+    assert_eq!(failure, StoreError::Fenced { session: "s".into() });
+    // That one says that we no longer drive it, so it is left to who does; anything else ends it.
+    assert_eq!(journal.store().session("s").await.unwrap().end, None);
+    journal.record_later(&Event::Status(Status { text: "x".into() })).await;
+    journal.end(EndCause::Done, "done".into(), true).await.unwrap();
+    assert_eq!(journal.store().session("s").await.unwrap().end.unwrap().0.cause, "done");
+}
+
+#[tokio::test]
+async fn a_session_whose_journal_ran_out_of_disk_ends_for_that_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = Tmpfs::mount(folder.path(), "size=1m") else {
+        eprintln!("not root, or mounts are forbidden: there is no small disk to fill");
+        return;
+    };
+    let journal = journal(&folder).await;
+    journal.record_later(&Event::Status(Status { text: "x".repeat(2_000_000) })).await;
+    let failure = journal.end(EndCause::Done, "done".into(), true).await.unwrap_err();
+    assert!(matches!(failure, StoreError::Full { .. }), "{failure:?}");
+    let (end, _) = journal.store().session("s").await.unwrap().end.unwrap();
+    assert_eq!((end.cause.as_str(), end.exit_code), ("store", 1));
+    assert!(end.message.starts_with("its journal could not be written: no space left for "), "{}", end.message);
 }
 
 #[test]

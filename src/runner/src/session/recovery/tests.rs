@@ -9,12 +9,12 @@ use crate::session::journal::{Event, Started, load};
 use crate::store::{Container, End, Generation, NewSession, OwnerId, SessionKey, SqliteStore};
 
 #[derive(Default)]
-struct Engine {
+struct FakeEngine {
     containers: Mutex<Vec<FoundContainer>>,
     broken: Option<String>,
 }
 
-impl Engine {
+impl FakeEngine {
     fn has(&self, name: &str) -> bool {
         self.containers.lock().unwrap().iter().any(|c| c.name == name)
     }
@@ -26,7 +26,7 @@ impl Engine {
     }
 }
 
-impl Containers for Engine {
+impl Containers for FakeEngine {
     fn with_our_token(&self) -> BoxFuture<'_, Result<Vec<FoundContainer>, EngineFailure>> {
         Box::pin(async { Ok(self.containers.lock().unwrap().clone()) })
     }
@@ -48,7 +48,7 @@ struct Place {
     state: State,
     store: Arc<dyn Store>,
     me: Owner,
-    engine: Engine,
+    engine: FakeEngine,
     keys: HashMap<String, SessionKey>,
 }
 
@@ -58,7 +58,7 @@ impl Place {
         let state = State::open_at(&folder.path().join("state")).unwrap();
         let store = Arc::new(SqliteStore::open(state.root()).unwrap());
         let me = Owner::claim(&state).unwrap();
-        Place { _folder: folder, state, store, me, engine: Engine::default(), keys: HashMap::new() }
+        Place { _folder: folder, state, store, me, engine: FakeEngine::default(), keys: HashMap::new() }
     }
 
     /// A session with container and folder; its owner is dead unless given.
@@ -234,4 +234,58 @@ async fn a_stop_of_a_dead_runners_session_is_recorded_as_one() {
     let session = place.store.session("a").await.unwrap();
     let done = recover_session(&place.store, &place.state, &place.me, &place.engine, &session).await.unwrap();
     assert_eq!(done, None);
+}
+
+/// bug 29, with a real engine: a foreign container with our labels or with our name is untouched.
+#[tokio::test]
+async fn on_a_real_engine_only_token_and_name_together_are_ours() {
+    use bollard::models::{ContainerCreateBody, HostConfig};
+
+    use crate::sandbox::image::{MINIMAL, Programs};
+    use crate::sandbox::spec::{LABEL_SESSION, LABEL_TOKEN};
+    use crate::state::random_hex;
+
+    let engine = Engine::connect(None).await.expect("this test needs a Docker engine");
+    if engine.image(MINIMAL).await.is_err() {
+        engine.build_minimal(&Programs::find().unwrap()).await.unwrap();
+    }
+    let mut place = Place::new();
+    for id in ["a", "b"] {
+        place.session(id, None, false).await;
+    }
+    let token = place.state.token().to_owned();
+    let (ours, label_only, name_only) = (random_hex(), random_hex(), random_hex());
+    let create = async |name: &str, labels: &[(&str, &str)]| {
+        let body = ContainerCreateBody {
+            image: Some(MINIMAL.to_owned()),
+            cmd: Some(vec!["sleep".to_owned(), "1000".to_owned()]),
+            labels: Some(labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()),
+            network_disabled: Some(true),
+            host_config: Some(HostConfig { network_mode: Some("none".to_owned()), ..HostConfig::default() }),
+            ..ContainerCreateBody::default()
+        };
+        let id = engine.create(name, body).await.unwrap();
+        engine.start(&id).await.unwrap();
+        id
+    };
+    let of_ours = create(&ours, &[(LABEL_TOKEN, &token), (LABEL_SESSION, "a")]).await;
+    let foreign = [
+        create(&label_only, &[(LABEL_TOKEN, &token), (LABEL_SESSION, "a")]).await,
+        create(&name_only, &[(LABEL_TOKEN, "0".repeat(32).as_str()), (LABEL_SESSION, "b")]).await,
+    ];
+    for (session, name) in [("a", &ours), ("b", &name_only)] {
+        let container = Container { name: name.clone(), id: None };
+        place.store.set_container(place.keys[session], Generation::FIRST, container).await.unwrap();
+    }
+    let containers = OnEngine::new(engine.clone(), &place.state);
+    let done = recover(&place.store, &place.state, &place.me, &containers).await.unwrap();
+    let gone = engine.inspect(&of_ours).await.is_err();
+    let mut alive = Vec::new();
+    for id in &foreign {
+        alive.push(engine.inspect(id).await.is_ok_and(|found| found.pid.is_some()));
+        engine.end(id).await.unwrap();
+    }
+    assert_eq!(done.ended.len(), 2);
+    assert_eq!(done.problems, Vec::<String>::new());
+    assert_eq!((gone, alive), (true, vec![true, true]));
 }

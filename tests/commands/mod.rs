@@ -1,0 +1,1 @@
+//! `bash` does what its contract says.

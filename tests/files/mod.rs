@@ -1,0 +1,1 @@
+//! `read`, `write`, `ls`, and copies in and out.

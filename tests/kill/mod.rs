@@ -1,0 +1,1 @@
+//! No process of a finished call survives.

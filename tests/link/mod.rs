@@ -1,0 +1,1 @@
+//! The link survives what drops it.

@@ -1,0 +1,1 @@
+//! Bad input is named, with the place and the remedy.

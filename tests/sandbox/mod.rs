@@ -1,0 +1,1 @@
+//! The container is what was ordered, and nothing is left on the engine.

@@ -1,0 +1,1 @@
+//! A session from start to end, and after a crash.
