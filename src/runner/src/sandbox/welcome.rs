@@ -13,8 +13,9 @@ use super::call::{Gone, GoneKind};
 use super::connection::{Connection, Reader};
 use super::facts;
 use super::handshake::{End, Framed, negotiate};
-use super::link::{Shared, Terms};
+use super::link::Shared;
 use super::slot::Answer;
+use super::terms::Terms;
 
 impl Shared {
     /// Shakes hands with a new connection of PID 1 and serves it until its end.

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::scripted::{Peer, bash_end, frame};
 use super::{Place, bash, timing};
 use crate::sandbox::call::{CallError, GoneKind, Reply};
-use crate::sandbox::link::Timing;
+use crate::sandbox::terms::Timing;
 
 fn ended(end: End) -> Outcome {
     let Outcome::Bash(bash) = bash_end(b"") else { unreachable!() };

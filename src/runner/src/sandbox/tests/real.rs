@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use protocol::{Cause, End, ListEntry, Outcome, Request};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -275,6 +277,55 @@ async fn calls_outlive_their_connection() {
     assert!(log.starts_with(&format!("{done}\n{done}\n")), "{} interrupted: {log}", interrupted.len());
     assert!(interrupted.iter().all(|key| !log.lines().any(|line| line == key)));
     home.stop(sandbox).await;
+}
+
+/// Security 4: a worker that hangs or dies is replaced, and the call that met it is answered. Only root can do that to it.
+#[tokio::test]
+async fn a_hanging_or_dead_worker_is_replaced() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let home = Home::new().await;
+    let sandbox = home.start().await;
+    sandbox.call(write("s/0/0", "/tmp/x", "content")).await.unwrap();
+    let mut seen = Vec::new();
+    for (round, signal) in [Signal::SIGSTOP, Signal::SIGKILL].into_iter().enumerate() {
+        let worker = processes_of(sandbox.ids().worker);
+        assert!(worker.len() == 1 && !seen.contains(&worker[0]), "{worker:?} after {seen:?}");
+        nix::sys::signal::kill(Pid::from_raw(worker[0]), signal).unwrap();
+        seen.extend(worker);
+        let reply = sandbox.call(read(&format!("s/1/{round}"), "/tmp/x")).await.unwrap();
+        assert_eq!(text(&reply), "content");
+        let replaced = async {
+            while processes_of(sandbox.ids().worker).iter().all(|pid| seen.contains(pid)) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), replaced).await.unwrap();
+        // A server of its own for the call has the same uid and goes right after.
+        let alone = async {
+            while processes_of(sandbox.ids().worker).len() != 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), alone).await.unwrap();
+    }
+    let reply = sandbox.call(read("s/2/0", "/tmp/x")).await.unwrap();
+    assert_eq!(text(&reply), "content");
+    home.stop(sandbox).await;
+}
+
+/// Processes of this real uid that are not zombies, as the host numbers them.
+fn processes_of(uid: u32) -> Vec<i32> {
+    let line = format!("Uid:\t{uid}\t");
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| {
+            std::fs::read_to_string(format!("/proc/{pid}/status"))
+                .is_ok_and(|status| status.contains(&line) && !status.contains("State:\tZ"))
+        })
+        .collect()
 }
 
 /// T-7, bug 15: what a sandbox floods does not stay on the host.
