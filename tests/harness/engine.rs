@@ -12,7 +12,7 @@ pub(crate) fn engine(method: &str, path: &str) -> (u16, Value) {
     let host = std::env::var("DOCKER_HOST").unwrap_or_default();
     let socket = host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
     let mut stream = UnixStream::connect(socket).expect("tests need an engine: see README");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a valid time");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a valid time");
     write!(stream, "{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Length: 0\r\n\r\n").expect("it reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it answers");
