@@ -57,7 +57,7 @@ fn numbers_may_be_strings() {
     let place = Place::new();
     let mut desk = place.desk();
     let answer = desk.call("bash", &json!({"command": "seq 9 > /tmp/nine; sleep 9", "timeout": "0.5"}));
-    assert_eq!(answer.fails("timeout"), "[timed out after 0.5 s]");
+    assert_eq!(answer.fails("timeout"), "(no output)\n[timed out after 0.5 s]");
     let answer = desk.call("read", &json!({"path": "/tmp/nine", "offset": "4", "limit": " 2 "}));
     assert_eq!(answer.ok(), "4\n5\n[lines 4–5 of 9 (18 bytes in all); continue with offset 6]");
     assert_eq!(desk.call("ls", &json!({"path": "/tmp", "limit": "1"})).ok().lines().count(), 2);

@@ -16,7 +16,7 @@ fn a_job_runs_until_it_is_stopped() {
     let mut desk = place.desk();
     let block = desk.block();
     let started = desk.call("bash", &json!({
-        "command": "for i in $(seq 3000); do echo line $i; done; echo err >&2; setsid sleep 300 & touch /tmp/up; sleep 300",
+        "command": "for i in $(seq 3000); do echo line $i; done; echo err >&2; setsid sleep 300 & touch /tmp/up; sleep 300; true",
         "background": true,
         "timeout": 1,
     }));
@@ -81,7 +81,7 @@ fn a_neighbour_keeps_its_processes_and_output() {
     let place = Place::new();
     let mut desk = place.desk_with("worker", &["--parallel", "4"]);
     let block = desk.block();
-    let (job, _) = desk.job("setsid sleep 300 & sleep 300");
+    let (job, _) = desk.job("setsid sleep 300 & sleep 300; true");
     let answers = desk.together([
         command_for(1.0, "for i in 1 2 3; do setsid sleep 300 & (setsid sleep 300 &) ; done; sleep 300"),
         command_for(60.0, "for i in $(seq 25); do echo $i; sleep .1 & wait; done"),

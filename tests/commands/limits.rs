@@ -15,7 +15,6 @@ fn ends_are_told_in_words() {
     assert_eq!(desk.bash("printf out; kill -9 $$").fails("signal"), "out\n[killed by signal 9 (SIGKILL)]");
     assert_eq!(desk.bash("kill -SEGV $$").fails("signal"), "(no output)\n[killed by signal 11 (SIGSEGV)]");
     assert_eq!(desk.bash("nosuch").fails("exit"), "bash: line 1: nosuch: command not found\n[exit code 127]");
-    assert_eq!(desk.bash("if").fails("exit"), "bash: -c: line 2: syntax error: unexpected end of file from `if' command on line 1\n[exit code 2]");
 }
 
 /// T-BASH-8, bug 34: a command that eats memory says so with the limit; PID 1 and the session live.
@@ -29,9 +28,6 @@ fn out_of_memory_is_named() {
         let text = answer.fails("oom");
         assert!(text.starts_with("eating\n[out of memory: the limit of 64m was hit and a process was killed]"), "{text}");
     }
-    // One that coped: its child was killed, not it.
-    let coped = desk.bash("awk 'BEGIN { x = \"x\"; while (1) x = x x }'; echo went on");
-    assert!(coped.ok().ends_with("went on\n[out of memory: the limit of 64m was hit and a process was killed]"), "{coped:?}");
     assert_eq!(desk.call("read", &json!({"path": "config.toml", "limit": 1})).ok().lines().next(), Some("[local]"));
     assert_eq!(desk.bash("echo fine").ok(), "fine\n");
     desk.close().exits(0);

@@ -30,8 +30,8 @@ fn the_calls_of_a_turn_run_at_the_same_time() {
         {"calls": [
             {"id": "a", "tool": "bash", "args": {"command": "cat /tmp/there; echo second > /tmp/back"}},
             {"id": "b", "tool": "bash", "args": {"command": "echo first > /tmp/there; cat /tmp/back"}},
-        ]},
-        {"text": "done", "expect": {"a": {"contains": "first\n"}, "b": {"contains": "second\n"}}},
+        ], "expect": {"a": {"contains": "first\n"}, "b": {"contains": "second\n"}}},
+        {"text": "done"},
     ]));
     place.run(["start", "--agent", "worker"]).exits(0);
 }
@@ -55,7 +55,7 @@ fn no_output_is_lost() {
     }
     // A megabyte that is different each time; its own sum is the last line.
     let print = |number: usize| {
-        let make = format!("seq {number}00001 {number}99999 | head -c 1000000 | tee /tmp/made-{number}");
+        let make = format!("seq {number}000000 {number}999999 | head -c 1000000 | tee /tmp/made-{number}");
         command(&format!("{make}; sha256sum < /tmp/made-{number}; rm /tmp/made-{number}"))
     };
     for batch in 0..long / 16 {

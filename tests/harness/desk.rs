@@ -119,6 +119,11 @@ impl Desk {
     /// Ends the calls and waits for the program.
     pub(crate) fn close(mut self) -> Ran {
         drop(self.calls.take());
+        self.wait()
+    }
+
+    /// Waits for the program, which has a reason to end although more calls could come.
+    pub(crate) fn wait(mut self) -> Ran {
         let mut stdout = String::new();
         let mut stderr = String::new();
         std::io::Read::read_to_string(&mut self.results, &mut stdout).expect("it is UTF-8");
