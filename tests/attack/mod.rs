@@ -47,7 +47,7 @@ fn assert_held(section: &str, output: &str, at_least: usize) {
 fn attack(section: &str, at_least: usize) {
     let program = program::build("attack", program::SECTIONS);
     let command = format!("/tmp/attack {section}");
-    let [run] = sandbox::run_in_sandbox(&[(&program, "/tmp/attack")], [&command]);
+    let run = &sandbox::run_in_sandbox(&[(&program, "/tmp/attack")], &[&command])[0];
     assert_eq!(run.exit, 0, "{}", run.output);
     assert_held(section, &run.output, at_least);
 }
@@ -106,12 +106,48 @@ fn there_is_no_network() {
     attack("network", 12);
 }
 
+/// Lights what `bombs.c` calls `kind` again and again in one sandbox; after each, nothing may be left of it.
+fn survive(kind: &str, rounds: usize) {
+    let attack = program::build("attack", program::SECTIONS);
+    let bombs = program::build("bombs", &["bombs.c"]);
+    let light = format!("/tmp/bombs {kind}");
+    let commands = [light.as_str(), "/tmp/attack left"].repeat(rounds);
+    let runs = sandbox::run_in_sandbox(&[(&attack, "/tmp/attack"), (&bombs, "/tmp/bombs")], &commands);
+    for pair in runs.chunks(2) {
+        assert_eq!(pair[0].exit, 0, "{}", pair[0].output);
+        assert_held(kind, &pair[1].output, 1);
+    }
+}
+
 /// Bugs 1 and 3: whatever a command leaves behind is gone when the next one starts, however it hid.
 #[test]
 fn no_process_outlives_its_command() {
     let program = program::build("attack", program::SECTIONS);
-    let [leave, left] =
-        sandbox::run_in_sandbox(&[(&program, "/tmp/attack")], ["/tmp/attack leave", "/tmp/attack left"]);
-    assert_held("leave", &leave.output, 1);
-    assert_held("left", &left.output, 1);
+    let runs = sandbox::run_in_sandbox(&[(&program, "/tmp/attack")], &["/tmp/attack leave", "/tmp/attack left"]);
+    assert_held("leave", &runs[0].output, 1);
+    assert_held("left", &runs[1].output, 1);
+}
+
+/// Bug 13: processes that each start a session of their own and ignore every signal.
+#[test]
+fn a_bomb_of_sessions_leaves_nothing() {
+    survive("sessions", 34);
+}
+
+/// Bug 13: chains of processes that fork and exit.
+#[test]
+fn a_bomb_of_chains_leaves_nothing() {
+    survive("chains", 33);
+}
+
+/// Bug 13: vfork and exec.
+#[test]
+fn a_bomb_of_programs_leaves_nothing() {
+    survive("programs", 33);
+}
+
+/// Bug 13: forty daemons at once.
+#[test]
+fn daemons_leave_nothing() {
+    survive("daemons", 20);
 }

@@ -109,11 +109,14 @@ static void drop(const char *command, int rules, int out)
 	_exit(127);
 }
 
-/* Kills whatever carries the tag, until nothing does. */
+/* Kills whatever carries the tag, until nothing does; everybody when that does not help. */
 static void sweep(void)
 {
-	for (int found = 1; found;) {
+	int found = 1;
+	for (int passes = 0; found; passes++) {
 		found = 0;
+		if (passes > 50)
+			kill(-1, SIGKILL);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 		DIR *folder = opendir("/proc");

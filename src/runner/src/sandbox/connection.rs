@@ -234,6 +234,12 @@ impl Connection {
         }
     }
 
+    /// Breaks the connection as if the other side had.
+    #[cfg(test)]
+    pub(super) fn sever(&self) {
+        let _ = shutdown(self.write.as_ref().as_raw_fd(), Shutdown::Both);
+    }
+
     async fn read(&self, reader: &mut Reader, whole_frame: Duration) -> End {
         let mut buffer = vec![0; READ];
         let mut began = None;

@@ -338,6 +338,14 @@ impl Sandbox {
         self.link.end(Gone::new(GoneKind::Stopped, "the runner died"));
     }
 
+    /// Breaks the control connection, if there is one; PID 1 connects again.
+    #[cfg(test)]
+    pub(super) fn sever(&self) {
+        if let Some(control) = &self.link.shared.lock().control {
+            control.sever();
+        }
+    }
+
     fn copy_key(&self) -> String {
         format!("~copy/{}", self.copies.fetch_add(1, Ordering::Relaxed))
     }

@@ -85,7 +85,7 @@ impl Shared {
         let Some((connection, reader)) = self.finish_control(framed, handshake, &known, facts) else { return };
         drop(place);
         let end = connection.run(reader, self.timing.frame).await;
-        self.control_ended(&connection, end);
+        self.control_ended(&connection, &end);
     }
 
     /// Takes the place of the control connection there was, whose calls now wait, and numbers all that wait.
@@ -142,8 +142,8 @@ impl Shared {
         Some((connection, reader))
     }
 
-    fn control_ended(self: &Arc<Self>, connection: &Arc<Connection>, end: End) {
-        if let End::Violation(rule) = &end {
+    fn control_ended(self: &Arc<Self>, connection: &Arc<Connection>, end: &End) {
+        if let End::Violation(rule) = end {
             self.violated(rule);
         }
         {

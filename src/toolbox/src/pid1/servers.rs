@@ -40,7 +40,7 @@ impl Server {
 
 impl Pid1 {
     /// Starts a file server under a label; label 0 replaces the resident worker.
-    pub(super) fn open_files(&mut self, call: Waiting, label: u64) {
+    pub(super) fn open_files(&mut self, call: &Waiting, label: u64) {
         let outcome = if label == RESIDENT {
             self.end_server(RESIDENT, None);
             self.start_server(RESIDENT)
@@ -61,7 +61,7 @@ impl Pid1 {
     /// Ends a file server; the call is answered when nothing of it is left.
     pub(super) fn close_files(&mut self, call: Waiting, label: u64) {
         if let Some(call) = self.end_server(label, Some(call)) {
-            self.answer(call, Outcome::Nothing, &[]);
+            self.answer(&call, Outcome::Nothing, &[]);
         }
     }
 
@@ -97,7 +97,7 @@ impl Pid1 {
     pub(super) fn on_server_end(&mut self, pid: i32) -> bool {
         let Some(at) = self.servers.iter().position(|server| server.pid == pid) else { return false };
         let server = self.servers.swap_remove(at);
-        for call in server.closing {
+        for call in &server.closing {
             self.answer(call, Outcome::Nothing, &[]);
         }
         let replaced = self.servers.iter().any(|other| other.label == RESIDENT);
