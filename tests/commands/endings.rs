@@ -33,7 +33,10 @@ fn output_of_children_counts_until_the_shell_ends() {
     let place = Place::new();
     let mut desk = place.desk();
     assert_eq!(desk.bash("(echo child) & wait; echo shell").ok(), "child\nshell\n");
-    assert_eq!(desk.bash("head -c 40000 /dev/zero | tr '\\0' x | fold -w 100 > >(cat); wait $!; echo").ok().len(), 40_400);
+    assert_eq!(
+        desk.bash("head -c 40000 /dev/zero | tr '\\0' x | fold -w 100 > >(cat); wait $!; echo").ok().len(),
+        40_400
+    );
 }
 
 /// Bug 4: a port that a timed-out server held is free again.

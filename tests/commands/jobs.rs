@@ -27,10 +27,7 @@ fn a_job_runs_until_it_is_stopped() {
     // Longer than the timeout, which is not for jobs; and another command is ended in the meantime.
     desk.bash_for(1.2, "while :; do [ -e /tmp/up ] && sleep 99; done").fails("timeout");
     assert_eq!(block.commands().len(), 3, "{:?}", block.commands());
-    assert_eq!(
-        desk.call("read", &json!({"path": log, "offset": 2998})).ok(),
-        "line 2998\nline 2999\nline 3000\nerr\n"
-    );
+    assert_eq!(desk.call("read", &json!({"path": log, "offset": 2998})).ok(), "line 2998\nline 2999\nline 3000\nerr\n");
     assert_eq!(stop(&mut desk, name), format!("job {name} ended: killed by signal 15 (SIGTERM)"));
     block.assert_empty();
     assert_eq!(stop(&mut desk, name), format!("job {name} had ended before: killed by signal 15 (SIGTERM)"));

@@ -26,7 +26,10 @@ fn out_of_memory_is_named() {
     for _ in 0..3 {
         let answer = desk.bash("echo eating; exec awk 'BEGIN { x = \"x\"; while (1) x = x x }'");
         let text = answer.fails("oom");
-        assert!(text.starts_with("eating\n[out of memory: the limit of 64m was hit and a process was killed]"), "{text}");
+        assert!(
+            text.starts_with("eating\n[out of memory: the limit of 64m was hit and a process was killed]"),
+            "{text}"
+        );
     }
     assert_eq!(desk.call("read", &json!({"path": "config.toml", "limit": 1})).ok().lines().next(), Some("[local]"));
     assert_eq!(desk.bash("echo fine").ok(), "fine\n");

@@ -82,7 +82,11 @@ fn floods_are_counted_and_bounded() {
     // Everything at once and the shell is gone: what is in the pipe then counts as well.
     let answers = desk.together((0..8).map(|_| super::command("head -c 3000000 /dev/zero | tr '\\0' y")));
     for answer in &answers {
-        assert_eq!((&answer.details()["total_bytes"], answer.text().len() / KIB), (&json!(3_000_000), 50), "{answer:?}");
+        assert_eq!(
+            (&answer.details()["total_bytes"], answer.text().len() / KIB),
+            (&json!(3_000_000), 50),
+            "{answer:?}"
+        );
     }
     let answers = desk.together((0..8).map(|_| command_for(2.0, "cat /dev/zero | tr '\\0' x")));
     for answer in &answers {
@@ -107,9 +111,13 @@ fn any_bytes_are_shown_as_text() {
     assert_eq!(written.ok(), "wrote /tmp/whole: 205400 bytes");
     let pieces = |bytes: usize, size: usize| {
         let count = bytes.div_ceil(size);
-        format!("for i in $(seq 0 {}); do dd if=/tmp/whole bs={size} count=1 skip=$i 2>/dev/null; sleep .01; done", count - 1)
+        format!(
+            "for i in $(seq 0 {}); do dd if=/tmp/whole bs={size} count=1 skip=$i 2>/dev/null; sleep .01; done",
+            count - 1
+        )
     };
-    let short = desk.bash(&format!("head -c 13000 /tmp/whole > /tmp/short; {}", pieces(13_000, 997).replace("whole", "short")));
+    let short =
+        desk.bash(&format!("head -c 13000 /tmp/whole > /tmp/short; {}", pieces(13_000, 997).replace("whole", "short")));
     assert_eq!(short.ok(), unit.repeat(1000));
     let long = desk.bash(&pieces(205_400, 4093));
     assert!(!long.ok().contains('\u{fffd}'), "{long:?}");

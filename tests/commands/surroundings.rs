@@ -27,7 +27,8 @@ fn nothing_but_files_goes_from_one_command_to_the_next() {
     let place = Place::new();
     let mut desk = place.desk();
     assert_eq!(desk.bash(LOOK).ok(), FOUND);
-    let leave = "cd /tmp; umask 077; export LEAK=1 HOME=/; alias a=b; f() { :; }; trap '' TERM; ulimit -n 20; echo kept > kept";
+    let leave =
+        "cd /tmp; umask 077; export LEAK=1 HOME=/; alias a=b; f() { :; }; trap '' TERM; ulimit -n 20; echo kept > kept";
     assert_eq!(desk.bash(leave).ok(), "(no output)");
     assert_eq!(desk.bash(LOOK).ok(), FOUND);
     assert_eq!(desk.bash("cat /tmp/kept; [ $(ulimit -n) -gt 20 ] && echo limits too").ok(), "kept\nlimits too\n");
@@ -40,7 +41,10 @@ fn input_is_empty_and_there_is_no_terminal() {
     let mut desk = place.desk();
     let asks = "cat; read x; echo \"read: $? [$x]\"; sh; bc; cat -; echo ${BASH_VERSION:+bash} $-";
     assert_eq!(desk.bash(asks).ok(), "read: 1 []\nbash hBc\n");
-    assert_eq!(desk.bash("tty; (: < /dev/tty) 2>&1 | grep -c tty; readlink /proc/self/fd/0").ok(), "not a tty\n1\n/dev/null\n");
+    assert_eq!(
+        desk.bash("tty; (: < /dev/tty) 2>&1 | grep -c tty; readlink /proc/self/fd/0").ok(),
+        "not a tty\n1\n/dev/null\n"
+    );
 }
 
 /// T-BASH-1: an image without bash has its commands run by sh, and the first result says so.
@@ -50,7 +54,10 @@ fn without_bash_sh_takes_its_place_and_that_is_said_once() {
     let place = Place::new();
     place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.name()));
     let mut desk = place.desk();
-    assert_eq!(desk.bash("echo $0 ${BASH_VERSION:-none}").ok(), "sh none\n[this image has no bash: commands run under /bin/sh]");
+    assert_eq!(
+        desk.bash("echo $0 ${BASH_VERSION:-none}").ok(),
+        "sh none\n[this image has no bash: commands run under /bin/sh]"
+    );
     assert_eq!(desk.bash("echo again").ok(), "again\n");
 }
 
@@ -73,11 +80,13 @@ cat <(echo eight)";
 /// T-BASH-6: harmless variables of the image are kept; ours and dangerous ones cannot be set by it.
 #[test]
 fn harmless_variables_of_the_image_are_kept() {
-    let changes = ["ENV GREETING=hello", "ENV PATH=/bin:/opt", "ENV HOME=/root", "ENV LD_PRELOAD=/x.so", "ENV BASH_ENV=/x"];
+    let changes =
+        ["ENV GREETING=hello", "ENV PATH=/bin:/opt", "ENV HOME=/root", "ENV LD_PRELOAD=/x.so", "ENV BASH_ENV=/x"];
     let image = Variant::new("env", &["/bin/true"], &changes);
     let place = Place::new();
     place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.name()));
-    let found = FOUND.replace("PATH=/usr/local/bin:/usr/bin:/bin", "PATH=/bin:/opt").replace("/usr/bin/env", "/bin/env");
+    let found =
+        FOUND.replace("PATH=/usr/local/bin:/usr/bin:/bin", "PATH=/bin:/opt").replace("/usr/bin/env", "/bin/env");
     let found = found.replace("HOME=", "GREETING=hello\nHOME=");
     assert_eq!(place.desk().bash(LOOK).ok(), found);
 }

@@ -19,8 +19,10 @@ impl Variant {
         let container = made["Id"].as_str().expect("a container has an id").to_owned();
         engine("POST", &format!("/containers/{container}/start"));
         let (_, ended) = engine("POST", &format!("/containers/{container}/wait"));
-        let changes: String =
-            changes.iter().map(|change| format!("&changes={}", change.replace(' ', "%20").replace('=', "%3D"))).collect();
+        let changes: String = changes
+            .iter()
+            .map(|change| format!("&changes={}", change.replace(' ', "%20").replace('=', "%3D")))
+            .collect();
         let (status, image) = engine("POST", &format!("/commit?container={container}&repo={repository}{changes}"));
         engine("DELETE", &format!("/containers/{container}?force=1"));
         assert!(status == 201 && ended["StatusCode"] == 0, "{ended} {image}");

@@ -22,7 +22,8 @@ impl Block {
 
     /// Every process with an id of the session, but for PID 1 (root's) and file workers: what commands left. Zombies count.
     pub(crate) fn commands(self) -> Vec<String> {
-        let entries = fs::read_dir("/proc").expect("Linux").filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let entries =
+            fs::read_dir("/proc").expect("Linux").filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let pids = entries.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
         // One that ends in the meantime is none.
         pids.filter_map(|pid| self.command(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)).collect()
