@@ -2,7 +2,7 @@
 //! what it must get; here both are compared. Each section of the program is a test.
 
 mod profile;
-mod program;
+pub(crate) mod program;
 mod sandbox;
 
 use std::fmt::Write as _;

@@ -2,8 +2,12 @@
 
 mod desk;
 mod engine;
+mod image;
 mod place;
+mod processes;
 
 pub(crate) use desk::{Answer, Desk};
 pub(crate) use engine::{containers_of, engine};
+pub(crate) use image::Variant;
 pub(crate) use place::{Place, Ran};
+pub(crate) use processes::{Block, resident_bytes};

@@ -267,8 +267,10 @@ impl Child<'_> {
             Target::Pipe(pipe) => pipe.as_raw_fd(),
             Target::Log { folders, file } => {
                 for folder in *folders {
-                    // SAFETY: a system call on a C string. Failures show when the file is opened.
-                    unsafe { libc::mkdir(folder.as_ptr(), 0o700) };
+                    // SAFETY: a system call on a C string.
+                    if unsafe { libc::mkdir(folder.as_ptr(), 0o700) } < 0 && errno() != libc::EEXIST {
+                        return (Step::Log, errno());
+                    }
                 }
                 // SAFETY: as above.
                 unsafe { libc::unlink(file.as_ptr()) };
