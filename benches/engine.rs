@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) fn request(method: &str, path: &str, body: &Value) -> io::Result<Value> {
     let host = std::env::var("DOCKER_HOST").unwrap_or_default();
     let mut stream = UnixStream::connect(host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock"))?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let length = body.len();
     write!(

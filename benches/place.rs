@@ -67,7 +67,7 @@ pub(crate) async fn call(sandbox: &Sandbox, number: u64, request: Request, body:
         key: format!("bench/0/{number}"),
         request,
         body,
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         cancel: CancellationToken::new(),
     };
     let control = matches!(call.request, Request::Bash { .. });

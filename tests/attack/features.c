@@ -76,9 +76,11 @@ static long clone_pidfd(void *unused)
 	static char stack[65536] __attribute__((aligned(16)));
 	int pidfd = -1;
 	MUST(clone(exit_7, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, NULL, &pidfd));
+	/* P_PIDFD; C libraries before 2.36 do not name it. */
+	idtype_t by_pidfd = (idtype_t)3;
 	siginfo_t info;
-	MUST(waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOWAIT));
-	MUST(waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED));
+	MUST(waitid(by_pidfd, (id_t)pidfd, &info, WEXITED | WNOWAIT));
+	MUST(waitid(by_pidfd, (id_t)pidfd, &info, WEXITED));
 	return info.si_status;
 }
 

@@ -24,7 +24,7 @@ fn modified(path: &Path) -> SystemTime {
 }
 
 /// Compiles `sources` of this folder into one static program in the target folder, unless that is newer than they are.
-pub(super) fn build(name: &str, sources: &[&str]) -> PathBuf {
+pub(crate) fn build(name: &str, sources: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/attack");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
     fs::create_dir_all(&target).expect("the target folder can be written");

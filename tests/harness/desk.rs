@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::place::Ran;
+use super::processes::Block;
 
 /// A running `runner tool --agent X -`.
 pub(crate) struct Desk {
@@ -51,6 +53,45 @@ impl Desk {
         self.call("bash", &json!({"command": command}))
     }
 
+    /// Runs a command with a timeout in seconds and waits for its answer.
+    #[track_caller]
+    pub(crate) fn bash_for(&mut self, timeout: f64, command: &str) -> Answer {
+        self.call("bash", &json!({"command": command, "timeout": timeout}))
+    }
+
+    /// Starts a job; gives its name and the path of its log.
+    #[track_caller]
+    pub(crate) fn job(&mut self, command: &str) -> (String, String) {
+        let started = self.call("bash", &json!({"command": command, "background": true}));
+        let job: Value = serde_json::from_str(started.ok()).expect("a job's answer is JSON");
+        let part = |name: &str| job[name].as_str().unwrap_or_else(|| panic!("no {name} in {job}")).to_owned();
+        (part("job"), part("log"))
+    }
+
+    /// Makes calls at once and gives their answers in the order asked. The desk needs `--parallel`; few enough that
+    /// they fit into the pipe.
+    #[track_caller]
+    pub(crate) fn together<'a>(&mut self, calls: impl IntoIterator<Item = (&'a str, Value)>) -> Vec<Answer> {
+        let mut count = 0;
+        for (tool, args) in calls {
+            self.send(tool, &args);
+            count += 1;
+        }
+        (0..count).map(|_| self.answer()).collect()
+    }
+
+    /// The ids of the session.
+    #[track_caller]
+    pub(crate) fn block(&mut self) -> Block {
+        Block::of(self.bash("id -u").ok().trim().parse().expect("a user id"))
+    }
+
+    /// Sends the runner what Ctrl-C sends.
+    pub(crate) fn interrupt(&self) {
+        let pid = i32::try_from(self.pid()).expect("a process id");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT).expect("it is ours");
+    }
+
     /// Sends a call without waiting.
     #[track_caller]
     pub(crate) fn send(&mut self, tool: &str, args: &Value) {
@@ -78,6 +119,11 @@ impl Desk {
     /// Ends the calls and waits for the program.
     pub(crate) fn close(mut self) -> Ran {
         drop(self.calls.take());
+        self.wait()
+    }
+
+    /// Waits for the program, which has a reason to end although more calls could come.
+    pub(crate) fn wait(mut self) -> Ran {
         let mut stdout = String::new();
         let mut stderr = String::new();
         std::io::Read::read_to_string(&mut self.results, &mut stdout).expect("it is UTF-8");
@@ -118,6 +164,18 @@ impl Answer {
     /// The machine-readable cause of an error result.
     pub(crate) fn cause(&self) -> &str {
         self.0["cause"].as_str().unwrap_or_default()
+    }
+
+    /// What else the result holds.
+    pub(crate) fn details(&self) -> &Value {
+        &self.0["details"]
+    }
+
+    /// How long a command took.
+    #[track_caller]
+    pub(crate) fn duration(&self) -> Duration {
+        let duration = self.details()["duration_ms"].as_u64();
+        Duration::from_millis(duration.unwrap_or_else(|| panic!("no duration in {}", self.0)))
     }
 
     /// Asserts that it is no error and returns the text.

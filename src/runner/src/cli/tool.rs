@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use protocol::Cause;
 use serde::{Deserialize, Serialize};
@@ -224,7 +225,9 @@ impl Work<'_> {
                 }
             }
         }
-        end.unwrap_or_else(|| Conclusion::new(EndCause::Done, "every call was answered"))
+        // A sandbox that died under the last call ends the session as lost, although that call was answered.
+        end.or_else(|| interruption.now_or_never())
+            .unwrap_or_else(|| Conclusion::new(EndCause::Done, "every call was answered"))
     }
 }
 

@@ -45,9 +45,11 @@ fn described(tool: &ToolDefinition, style: Style) -> String {
     for (name, property) in tool.schema["properties"].as_object().into_iter().flatten() {
         let optional = if is_required(name) { "" } else { "?" };
         let kind = property["type"].as_str().unwrap_or_default();
-        head.push_str(&format!(" {name}{optional}"));
+        head += " ";
+        head += name;
+        head += optional;
         let what = property["description"].as_str().unwrap_or_default();
-        lines.push_str(&format!("\n  {name}: {kind} — {what}"));
+        lines.extend(["\n  ", name, ": ", kind, " — ", what]);
     }
     format!("{head}\n  {}{lines}\n", tool.description)
 }

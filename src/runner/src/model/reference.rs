@@ -244,8 +244,8 @@ mod tests {
             let mut written = String::from("r");
             for step in &path {
                 match step {
-                    Step::Key(key) => written.push_str(&format!("[{}]", json!(key))),
-                    Step::Index(index) => written.push_str(&format!("[{index}]")),
+                    Step::Key(key) => written.extend(["[", &json!(key).to_string(), "]"]),
+                    Step::Index(index) => written.extend(["[", &index.to_string(), "]"]),
                 }
             }
             // A `$` right before would escape the reference: that is the documented meaning.

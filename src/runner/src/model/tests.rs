@@ -26,8 +26,8 @@ fn request() -> TurnRequest {
 
 /// Talks with the script `turns`; each call is answered by `answer(tool, args)` as (is_error, text). Returns each
 /// turn's text and calls, and how it ended.
-fn converse(turns: Value, answer: impl Fn(&str, &Value) -> (bool, String)) -> (Vec<Value>, Result<(), String>) {
-    let model = match ScriptModel::parse(&json!({"turns": turns}).to_string()) {
+fn converse(turns: &Value, answer: impl Fn(&str, &Value) -> (bool, String)) -> (Vec<Value>, Result<(), String>) {
+    let model = match ScriptModel::parse(&json!({ "turns": turns }).to_string()) {
         Ok(model) => Retrying::new(model),
         Err(why) => return (Vec::new(), Err(why)),
     };
@@ -77,7 +77,7 @@ fn echo(tool: &str, args: &Value) -> (bool, String) {
 }
 
 /// How a script of these turns fails.
-fn fault(turns: Value) -> String {
+fn fault(turns: &Value) -> String {
     converse(turns, echo).1.unwrap_err()
 }
 
@@ -91,7 +91,7 @@ fn values_of_the_prompt_and_of_results_are_put_in() {
         {"text": "", "calls": [{"id": "b", "tool": "bash", "args": {"command": "${a.n[1].k} ${a.is_error} ${turn1-2}"}}]},
         {"text": "done: ${b.text} of ${trigger}"}
     ]);
-    let (said, end) = converse(turns, echo);
+    let (said, end) = converse(&turns, echo);
     assert_eq!(end, Ok(()));
     assert_eq!(
         said,
@@ -108,15 +108,15 @@ fn values_of_the_prompt_and_of_results_are_put_in() {
 
 #[test]
 fn a_script_that_runs_out_is_done() {
-    let (said, end) = converse(json!([{"calls": [{"tool": "bash"}]}]), echo);
+    let (said, end) = converse(&json!([{"calls": [{"tool": "bash"}]}]), echo);
     assert_eq!((said, end), (vec![json!(["", [["turn1-1", "bash", {}]]]), json!(["", []])], Ok(())));
-    assert_eq!(converse(json!([]), echo), (vec![json!(["", []])], Ok(())));
+    assert_eq!(converse(&json!([]), echo), (vec![json!(["", []])], Ok(())));
 }
 
 #[test]
 fn missing_values_name_the_turn_and_the_reason() {
     let after = |text: &str| {
-        fault(json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": "plain"}}]}, {"text": text}]))
+        fault(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": "plain"}}]}, {"text": text}]))
     };
     insta::assert_snapshot!(after("${a.key}"), @"Script: turn 2 of the script: `${a.key}` has no value: the result is not JSON");
     insta::assert_snapshot!(after("${b.text}"), @"Script: turn 2 of the script: `${b.text}` has no value: no earlier call has this id");
@@ -129,7 +129,7 @@ fn expectations_are_checked_when_the_results_are_there() {
     let expect = |tool: &str, expect: Value| {
         let turns =
             json!([{"calls": [{"id": "a", "tool": tool, "args": {"command": "one two"}}], "expect": {"a": expect}}]);
-        converse(turns, echo).1
+        converse(&turns, echo).1
     };
     assert_eq!(expect("bash", json!({"is_error": false, "contains": "one", "matches": "t.o$"})), Ok(()));
     assert_eq!(expect("fail", json!({"is_error": true})), Ok(()));
@@ -153,18 +153,18 @@ fn turns_repeat_until_their_condition_holds() {
             {"text": "after ${a.n}"}
         ])
     };
-    let (said, end) = converse(turns(50), answer);
+    let (said, end) = converse(&turns(50), answer);
     let asked = json!(["", [["a", "check", {}]]]);
     assert_eq!((said, end), (vec![asked.clone(), asked.clone(), asked.clone(), json!(["after 3", []])], Ok(())));
     count.set(-10);
-    let (said, end) = converse(turns(2), answer);
+    let (said, end) = converse(&turns(2), answer);
     assert_eq!(said, [asked.clone(), asked]);
     insta::assert_snapshot!(end.unwrap_err(), @"Script: turn 1 of the script: `until` does not hold after 2 times");
 }
 
 #[test]
 fn passing_failures_are_retried_and_others_end() {
-    let (said, end) = converse(json!([{"fail": {"kind": "rate_limit", "times": 2}}, {"text": "there"}]), echo);
+    let (said, end) = converse(&json!([{"fail": {"kind": "rate_limit", "times": 2}}, {"text": "there"}]), echo);
     assert_eq!(end, Ok(()));
     assert_eq!(
         said,
@@ -174,8 +174,8 @@ fn passing_failures_are_retried_and_others_end() {
             json!(["there", []])
         ]
     );
-    insta::assert_snapshot!(fault(json!([{"fail": {"kind": "overloaded", "times": 9}}])), @"Overloaded: turn 1: the provider is overloaded");
-    insta::assert_snapshot!(fault(json!([{"fail": {"kind": "auth"}}, {"text": "x"}])), @"Auth: turn 1: the provider does not accept the key");
+    insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "overloaded", "times": 9}}])), @"Overloaded: turn 1: the provider is overloaded");
+    insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "auth"}}, {"text": "x"}])), @"Auth: turn 1: the provider does not accept the key");
 }
 
 #[test]
@@ -193,19 +193,19 @@ fn broken_scripts_are_refused_with_their_place() {
     let open = |text: &str| ScriptModel::parse(text).unwrap_err();
     insta::assert_snapshot!(open("{\"turns\": [\n {\"txt\": 1}]}"), @"unknown field `txt`, expected one of `text`, `calls`, `expect`, `repeat`, `fail`, `usage` at line 2 column 7");
     insta::assert_snapshot!(open("{\"turns\": ["), @"EOF while parsing a list at line 1 column 11");
-    insta::assert_snapshot!(fault(json!([{"fail": {"kind": "sunspots"}}])), @"unknown variant `sunspots`, expected one of `rate_limit`, `overloaded`, `timeout`, `network`, `auth`, `invalid`, `context_length`, `refused` at line 1 column 36");
-    insta::assert_snapshot!(fault(json!([{}, {"text": "${"}])), @r#"turn 2: `${` without `}` in "${" (write `$${` for a literal `${`)"#);
-    insta::assert_snapshot!(fault(json!([{"calls": [{"id": "task", "tool": "x"}]}])), @r#"turn 1: "task" cannot be a call's id (letters, digits, `_`, `-`; not task, trigger, params)"#);
-    insta::assert_snapshot!(fault(json!([{"calls": [{"id": "a", "tool": "x"}, {"id": "a", "tool": "x"}]}])), @r#"turn 1: two calls have the id "a""#);
-    insta::assert_snapshot!(fault(json!([{"expect": {"b": {}}}])), @r#"turn 1: `expect` names "b", which is no call of this turn"#);
-    insta::assert_snapshot!(fault(json!([{"calls": [{"id": "a", "tool": "x"}], "expect": {"a": {"matches": "("}}}])), @r#"
+    insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "sunspots"}}])), @"unknown variant `sunspots`, expected one of `rate_limit`, `overloaded`, `timeout`, `network`, `auth`, `invalid`, `context_length`, `refused` at line 1 column 36");
+    insta::assert_snapshot!(fault(&json!([{}, {"text": "${"}])), @r#"turn 2: `${` without `}` in "${" (write `$${` for a literal `${`)"#);
+    insta::assert_snapshot!(fault(&json!([{"calls": [{"id": "task", "tool": "x"}]}])), @r#"turn 1: "task" cannot be a call's id (letters, digits, `_`, `-`; not task, trigger, params)"#);
+    insta::assert_snapshot!(fault(&json!([{"calls": [{"id": "a", "tool": "x"}, {"id": "a", "tool": "x"}]}])), @r#"turn 1: two calls have the id "a""#);
+    insta::assert_snapshot!(fault(&json!([{"expect": {"b": {}}}])), @r#"turn 1: `expect` names "b", which is no call of this turn"#);
+    insta::assert_snapshot!(fault(&json!([{"calls": [{"id": "a", "tool": "x"}], "expect": {"a": {"matches": "("}}}])), @r#"
 turn 1: `matches` of "a": regex parse error:
     (
     ^
 error: unclosed group
 "#);
-    insta::assert_snapshot!(fault(json!([{"calls": [{"id": "a", "tool": "x"}], "repeat": {"until": {}}}])), @"turn 1: `repeat` needs `until` with at least one condition, and `max` of at least 1");
-    insta::assert_snapshot!(fault(json!([{"fail": {"kind": "auth"}, "text": "x"}])), @"turn 1: `fail` stands alone: a failed turn has no text and no calls");
+    insta::assert_snapshot!(fault(&json!([{"calls": [{"id": "a", "tool": "x"}], "repeat": {"until": {}}}])), @"turn 1: `repeat` needs `until` with at least one condition, and `max` of at least 1");
+    insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "auth"}, "text": "x"}])), @"turn 1: `fail` stands alone: a failed turn has no text and no calls");
 }
 
 /// A second process goes on where the first stopped, from the conversation alone.
@@ -245,7 +245,8 @@ fn a_missing_script_is_named() {
 #[test]
 fn quoted_turns_are_said_again() {
     let args = json!({"command": "echo ${HOME} $${x}", "n": [1, "${task}"]});
-    let turns = json!([{"text": literal("cost: ${5}"), "calls": [{"id": "a", "tool": "bash", "args": literal_value(&args)}]}]);
-    let (said, _) = converse(turns, echo);
+    let turns =
+        json!([{"text": literal("cost: ${5}"), "calls": [{"id": "a", "tool": "bash", "args": literal_value(&args)}]}]);
+    let (said, _) = converse(&turns, echo);
     assert_eq!(said[0], json!(["cost: ${5}", [["a", "bash", args]]]));
 }

@@ -185,7 +185,8 @@ mod tests {
         let mut bomb = String::from("---\nmetadata:\n  a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
         for level in 1..12 {
             let uses = format!("*a{}", level - 1);
-            bomb.push_str(&format!("  a{level}: &a{level} [{}]\n", [uses.as_str(); 9].join(",")));
+            let line = format!("  a{level}: &a{level} [{}]\n", [uses.as_str(); 9].join(","));
+            bomb.push_str(&line);
         }
         bomb.push_str("---\n");
         let begun = std::time::Instant::now();

@@ -134,7 +134,7 @@ impl<'a> Section<'a> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
         let DeValue::Array(items) = value else { return Err(self.wrong(key, place, "a list of strings", value)) };
         let mut texts = Vec::new();
-        for item in items.iter() {
+        for item in items {
             match item.get_ref() {
                 DeValue::String(text) => texts.push(text.deref().to_owned()),
                 other => return Err(self.wrong(key, self.place(item.span().start), "a list of strings", other)),

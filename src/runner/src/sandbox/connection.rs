@@ -11,25 +11,22 @@ use std::time::Duration;
 
 use nix::sys::socket::{Shutdown, shutdown};
 use protocol::frame::MAX_PAYLOAD;
-use protocol::{Call, Decoder, Entry, Frame, FromSandbox, INITIAL_CREDIT, MAX_CALLS, Request, ToSandbox};
+use protocol::{Call, Decoder, Entry, FromSandbox, INITIAL_CREDIT, MAX_CALLS, Request, ToSandbox};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::handshake::{End, Framed};
 use super::outbox::Outbox;
-use super::slot::{Answer, Ears, Item, Shape, Slot, WINDOW};
+use super::slot::{Answer, Ears, Slot, WINDOW};
 
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
 
 /// Largest piece of a body or file sent in one frame.
 const PIECE: usize = 64 * 1024;
-
-/// Most credit that one call may hold; more is an attempt to overflow.
-const MAX_CREDIT: u64 = 1 << 32;
 
 /// The connection is closed: what was to be sent was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +44,10 @@ pub(super) struct Outgoing<'a> {
 /// A connection after its handshake.
 #[derive(Debug)]
 pub(super) struct Connection {
-    write: OwnedWriteHalf,
+    pub(super) write: OwnedWriteHalf,
     table: Mutex<Table>,
     /// Told when credit, room or a place in the table may have become free, or the connection closed.
-    changed: Notify,
+    pub(super) changed: Notify,
     /// Told when the outbox has something to write later.
     waiting: Notify,
     closing: Notify,
@@ -64,13 +61,13 @@ pub(super) struct Reader {
 }
 
 #[derive(Debug)]
-struct Table {
+pub(super) struct Table {
     open: bool,
     last_id: u64,
-    calls: HashMap<u64, Slot>,
-    pings: HashMap<u64, oneshot::Sender<()>>,
+    pub(super) calls: HashMap<u64, Slot>,
+    pub(super) pings: HashMap<u64, oneshot::Sender<()>>,
     outbox: Outbox,
-    last_done: Instant,
+    pub(super) last_done: Instant,
 }
 
 impl Connection {
@@ -234,6 +231,12 @@ impl Connection {
         }
     }
 
+    /// Breaks the connection as if the other side had.
+    #[cfg(test)]
+    pub(super) fn sever(&self) {
+        let _ = shutdown(self.write.as_ref().as_raw_fd(), Shutdown::Both);
+    }
+
     async fn read(&self, reader: &mut Reader, whole_frame: Duration) -> End {
         let mut buffer = vec![0; READ];
         let mut began = None;
@@ -265,88 +268,6 @@ impl Connection {
                 Ok(count) => reader.decoder.push(&buffer[..count]),
             }
         }
-    }
-
-    /// Handles one frame; the error says which rule it broke.
-    async fn dispatch(&self, frame: Frame<FromSandbox>) -> Result<(), String> {
-        let Frame { header, payload } = frame;
-        if !payload.is_empty() && !matches!(header, FromSandbox::Chunk { .. } | FromSandbox::Done(_)) {
-            return Err("a payload where none belongs".to_owned());
-        }
-        match header {
-            FromSandbox::Done(done) => {
-                let mut table = self.lock();
-                let Some(slot) = table.calls.remove(&done.id) else {
-                    return Err(format!("an end for call {}, which is not running", done.id));
-                };
-                if !slot.shape.allows(&done.outcome, payload.len()) {
-                    return Err(format!("an answer that does not fit a call of the form {:?}", slot.shape));
-                }
-                table.last_done = Instant::now();
-                let abandoned = slot.answer.send(Answer::Done { outcome: done.outcome, payload }).is_err();
-                if abandoned {
-                    table.post(&self.write, &ToSandbox::Forget { key: slot.key });
-                    self.flush_later(&table);
-                }
-                drop(table);
-                self.changed.notify_waiters();
-            }
-            FromSandbox::Chunk { id } => {
-                let length = payload.len() as u64;
-                let stream = self.stream_of(id, |slot| match slot.window.checked_sub(length) {
-                    Some(left) if length > 0 => {
-                        slot.window = left;
-                        Ok(())
-                    }
-                    _ => Err(format!("a chunk of {length} bytes with a credit of {}", slot.window)),
-                })?;
-                deliver(&stream, Item::Chunk(payload)).await;
-            }
-            FromSandbox::Entry { id, entry } => {
-                let stream = self.stream_of(id, |slot| match slot.shape {
-                    Shape::Get => Ok(()),
-                    other => Err(format!("an entry for a call of the form {other:?}")),
-                })?;
-                deliver(&stream, Item::Entry(entry)).await;
-            }
-            FromSandbox::Credit { id, bytes } => {
-                let mut table = self.lock();
-                let Some(slot) = table.calls.get_mut(&id) else {
-                    return Err(format!("credit for call {id}, which is not running"));
-                };
-                slot.credit += u64::from(bytes);
-                if bytes == 0 || slot.credit > MAX_CREDIT {
-                    return Err(format!("{bytes} bytes of credit on top of {}", slot.credit - u64::from(bytes)));
-                }
-                drop(table);
-                self.changed.notify_waiters();
-            }
-            FromSandbox::Pong { nonce } => {
-                let Some(pong) = self.lock().pings.remove(&nonce) else {
-                    return Err("a pong without a ping".to_owned());
-                };
-                let _ = pong.send(());
-                self.changed.notify_waiters();
-            }
-            FromSandbox::Hello(_) | FromSandbox::Ready { .. } => {
-                return Err("a handshake message after the handshake".to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// The stream of a call, when `check` allows another item on it.
-    fn stream_of(
-        &self,
-        id: u64,
-        check: impl FnOnce(&mut Slot) -> Result<(), String>,
-    ) -> Result<mpsc::Sender<Item>, String> {
-        let mut table = self.lock();
-        let Some(slot) = table.calls.get_mut(&id) else {
-            return Err(format!("a part of call {id}, which is not running"));
-        };
-        check(slot)?;
-        slot.stream.clone().ok_or_else(|| format!("a stream for a call of the form {:?}", slot.shape))
     }
 
     async fn send_piece(&self, id: u64, rest: &[u8], is_body: bool) -> Result<usize, Closed> {
@@ -410,13 +331,13 @@ impl Connection {
         }
     }
 
-    fn flush_later(&self, table: &Table) {
+    pub(super) fn flush_later(&self, table: &Table) {
         if table.outbox.is_waiting() {
             self.waiting.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -451,16 +372,10 @@ impl Table {
     }
 
     /// Sends a small message that may not wait; there is at most one per call, chunk or cancel, so few add up.
-    fn post(&mut self, write: &OwnedWriteHalf, message: &ToSandbox) {
+    pub(super) fn post(&mut self, write: &OwnedWriteHalf, message: &ToSandbox) {
         if self.open {
             let sent = self.outbox.send(write, message, b"");
             debug_assert!(sent.is_ok(), "small messages fit");
         }
     }
-}
-
-/// Hands an item to its reader, waiting for a place; the connection is not read meanwhile, which stops the sender.
-async fn deliver(stream: &mpsc::Sender<Item>, item: Item) {
-    // A reader that is gone has cancelled the call; what still comes is dropped.
-    let _ = stream.send(item).await;
 }

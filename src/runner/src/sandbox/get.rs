@@ -55,7 +55,10 @@ impl Shared {
         let passing = pass(&connection, id, stream, send);
         let (written, passed) = tokio::join!(writing, passing);
         server.check_gone()?;
-        let written = written?.map_err(|rule| server.violated(&rule))?;
+        let written = written.map_err(|stop| match stop {
+            Stop::Rule(rule) => server.violated(rule).into(),
+            Stop::Copy(error) => error,
+        })?;
         passed?;
         let answer = timeout(IDLE, ears.answer).await.map_err(|_| CopyError::stalled())?;
         server.check_gone()?;
@@ -145,11 +148,19 @@ struct Writer {
     copied: Copied,
 }
 
-/// Stops a writer: the inner error is a rule that the sandbox broke.
-type Step = Result<Result<(), String>, CopyError>;
+/// What stops a writer.
+#[derive(Debug)]
+enum Stop {
+    /// The sandbox broke this rule.
+    Rule(&'static str),
+    /// Something may not be written, or cannot.
+    Copy(CopyError),
+}
 
-fn broken(rule: &str) -> Step {
-    Ok(Err(rule.to_owned()))
+impl From<CopyError> for Stop {
+    fn from(error: CopyError) -> Self {
+        Self::Copy(error)
+    }
 }
 
 impl Writer {
@@ -157,64 +168,61 @@ impl Writer {
         Self { place, open: None, left_out: 0, entries: 0, bytes: 0, copied: Copied::default() }
     }
 
-    fn run(mut self, mut items: mpsc::Receiver<Item>) -> Result<Result<Written, String>, CopyError> {
+    fn run(mut self, mut items: mpsc::Receiver<Item>) -> Result<Written, Stop> {
         while let Some(item) = items.blocking_recv() {
-            let step = match item {
-                Item::Entry(entry) => self.entry(entry),
-                Item::Chunk(bytes) => self.chunk(&bytes),
-            };
-            if let Err(rule) = step? {
-                return Ok(Err(rule));
+            match item {
+                Item::Entry(entry) => self.entry(&entry)?,
+                Item::Chunk(bytes) => self.chunk(&bytes)?,
             }
         }
         let whole = self.open.is_none() && self.left_out == 0;
-        Ok(Ok(Written { copied: std::mem::take(&mut self.copied), whole }))
+        Ok(Written { copied: std::mem::take(&mut self.copied), whole })
     }
 
-    fn entry(&mut self, entry: Entry) -> Step {
+    fn entry(&mut self, entry: &Entry) -> Result<(), Stop> {
         if self.open.is_some() || self.left_out > 0 {
-            return broken("an entry inside a file of a copy");
+            return Err(Stop::Rule("an entry inside a file of a copy"));
         }
         if !is_inside(&entry.path) || entry.path.is_empty() != (self.entries == 0) {
-            return broken("a copy's entry with a path that is none");
+            return Err(Stop::Rule("a copy's entry with a path that is none"));
         }
         self.entries += 1;
         if let EntryKind::File { size, .. } = &entry.kind {
             self.bytes = self.bytes.saturating_add(*size);
         }
         if self.entries > MAX_ENTRIES || self.bytes > MAX_BYTES {
-            return broken("a copy that is larger than was asked for");
+            return Err(Stop::Rule("a copy that is larger than was asked for"));
         }
         let path =
             if entry.path.is_empty() { self.place.name.clone() } else { format!("{}/{}", self.place.name, entry.path) };
         if path.chars().any(char::is_control) {
             self.leave_out(&path, "its name has control characters", &entry.kind);
-            return Ok(Ok(()));
+            return Ok(());
         }
-        match entry.kind {
+        match &entry.kind {
             EntryKind::Folder => self.folder(&path)?,
-            EntryKind::File { size, executable } => self.file(path, size, executable)?,
-            EntryKind::Link { ref target } if stays_inside(&entry.path, target) => self.link(&path, target)?,
+            EntryKind::File { size, executable } => self.file(path, *size, *executable)?,
+            EntryKind::Link { target } if stays_inside(&entry.path, target) => self.link(&path, target)?,
             EntryKind::Link { .. } => self.leave_out(&path, "a link that may leave what is copied", &entry.kind),
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    fn chunk(&mut self, bytes: &[u8]) -> Step {
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         let length = bytes.len() as u64;
         if let Some(left) = self.left_out.checked_sub(length).filter(|_| self.left_out > 0) {
             self.left_out = left;
-            return Ok(Ok(()));
+            return Ok(());
         }
         let Some(open) = self.open.as_mut().filter(|open| length <= open.left) else {
-            return broken("more bytes than a copied file has");
+            return Err(Stop::Rule("more bytes than a copied file has"));
         };
         open.file.write_all(bytes).map_err(|error| CopyError::host(&self.place.folder.join(&open.path), error))?;
         open.left -= length;
         if open.left == 0 {
             self.finish()?;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn leave_out(&mut self, path: &str, why: &str, kind: &EntryKind) {

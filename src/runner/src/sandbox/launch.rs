@@ -119,7 +119,6 @@ impl Launch<'_> {
             ids
         };
         let spec = Spec {
-            name: self.name,
             token: self.token,
             session: self.session,
             image: self.image,

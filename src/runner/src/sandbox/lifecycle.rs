@@ -25,20 +25,21 @@ use nix::unistd::{Gid, getegid};
 use protocol::{Facts, Ids, Request};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::call::{CallError, Gone, GoneKind, Reply, ToolCall};
 use super::cgroup::{Cgroup, Counters};
 use super::copy::{Copied, CopyError};
-use super::death::Init;
+use super::death::{Init, last_word, watch};
 use super::engine::{Engine, EngineError, Status};
 use super::folder::SessionFolder;
 use super::launch::Launch;
-use super::link::{Link, Shared, Terms, Timing};
+use super::link::Link;
 use super::order::{Order, SandboxError};
 use super::spec::{LABEL_IDS, LABEL_TOKEN};
+use super::terms::{Terms, Timing};
 use super::{environment, ids, listener, stage};
 use crate::embedded;
 use crate::state::State;
@@ -48,9 +49,6 @@ const DIRECTORY: &str = "/app/static";
 
 /// How long PID 1 and its worker may take to be ready.
 const READY: Duration = Duration::from_secs(30);
-
-/// How long a death waits for the engine's word on it.
-const WORD: Duration = Duration::from_secs(2);
 
 /// A running sandbox. Dropping it closes its link and leaves the container to be taken up again or to exit by itself;
 /// [`Sandbox::stop`] removes it.
@@ -338,6 +336,14 @@ impl Sandbox {
         self.link.end(Gone::new(GoneKind::Stopped, "the runner died"));
     }
 
+    /// Breaks the control connection, if there is one; PID 1 connects again.
+    #[cfg(test)]
+    pub(super) fn sever(&self) {
+        if let Some(control) = &self.link.shared.lock().control {
+            control.sever();
+        }
+    }
+
     fn copy_key(&self) -> String {
         format!("~copy/{}", self.copies.fetch_add(1, Ordering::Relaxed))
     }
@@ -357,46 +363,6 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         self.watching.abort();
     }
-}
-
-/// Hears of PID 1's death, and kills the container of a sandbox that is gone for another reason.
-async fn watch(init: Init, link: Arc<Shared>, engine: Engine, id: String) {
-    tokio::select! {
-        () = init.died() => link.end(Gone::new(GoneKind::Died, last_word(&engine, &id).await)),
-        gone = link.gone() => {
-            warn!(%gone, "killing a sandbox");
-            if let Err(error) = engine.kill(&id).await {
-                warn!(%error, "killing a sandbox");
-            }
-        }
-    }
-}
-
-/// What the engine says of a container whose PID 1 died. The engine hears of it a moment later than we do.
-async fn last_word(engine: &Engine, id: &str) -> String {
-    let begin = Instant::now();
-    let asking = async {
-        loop {
-            match engine.inspect(id).await {
-                Err(EngineError::NoContainer(_)) => return "its container was removed by somebody else".to_owned(),
-                Ok(found) if !matches!(found.status, Status::Running | Status::Paused) => {
-                    let mut word = format!("its PID 1 ended with exit code {}", found.exit_code);
-                    if found.oom_killed {
-                        word.push_str("; the kernel had killed something in it at the memory limit");
-                    }
-                    if !found.error.is_empty() {
-                        word.push_str(": ");
-                        word.push_str(&found.error);
-                    }
-                    return word;
-                }
-                Err(error) if error.is_gone() => return format!("its PID 1 ended, and {error}"),
-                _ if begin.elapsed() > WORD => return "its PID 1 ended".to_owned(),
-                _ => sleep(Duration::from_millis(20)).await,
-            }
-        }
-    };
-    timeout(WORD, asking).await.unwrap_or_else(|_| "its PID 1 ended".to_owned())
 }
 
 /// Makes the session's folder and stages the agent's files. Returns their hash too.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use protocol::{Cause, Facts, Ids};
+use protocol::{Cause, Facts};
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
@@ -29,57 +29,15 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CallError, Gone, GoneKind, Reply, ToolCall};
 use super::connection::{Connection, Outgoing};
 use super::listener;
+use super::running::Running;
 use super::slot::{Answer, Ears, Shape, Slot};
+use super::terms::{Terms, Timing};
 
 /// Keys whose `Forget` is repeated after a reconnection, because the first may have been lost.
 const FORGOTTEN: usize = 256;
 
 /// Most file servers open at once besides the resident worker.
 const MAX_SERVERS: usize = 16;
-
-/// What the host tells PID 1 of this session.
-#[derive(Debug, Clone)]
-pub(super) struct Terms {
-    pub(super) ids: Ids,
-    pub(super) environment: Vec<(String, String)>,
-    pub(super) directory: String,
-    pub(super) orphan_grace: u32,
-    /// The group that opens the socket.
-    pub(super) gid: u32,
-}
-
-/// How long the link waits for what.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Timing {
-    /// For each step of a handshake.
-    pub(super) hello: Duration,
-    /// For a whole frame once it has begun.
-    pub(super) frame: Duration,
-    /// For a new control connection after the old one dropped.
-    pub(super) reconnect: Duration,
-    /// For the end of a call after its own time limit.
-    pub(super) grace: Duration,
-    /// For the end of a call after it was cancelled: PID 1 gives it 2 s between SIGTERM and SIGKILL.
-    pub(super) cancel: Duration,
-    /// For any sign of life from the resident worker while it has calls.
-    pub(super) stuck: Duration,
-    /// For the start or end of a file server.
-    pub(super) server: Duration,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            hello: Duration::from_secs(10),
-            frame: Duration::from_secs(10),
-            reconnect: Duration::from_secs(10),
-            grace: Duration::from_secs(4),
-            cancel: Duration::from_secs(6),
-            stuck: Duration::from_secs(1),
-            server: Duration::from_secs(20),
-        }
-    }
-}
 
 /// The host's end of the link to one sandbox. Dropping it closes every connection.
 #[derive(Debug)]
@@ -118,7 +76,7 @@ pub(super) struct State {
     pub(super) orphans: Vec<Slot>,
     /// Where callers may hear of the calls of an earlier runner process.
     taken_up: HashMap<String, Ears>,
-    running: HashSet<String>,
+    pub(super) running: HashSet<String>,
     pub(super) forgotten: VecDeque<String>,
     pub(super) facts: Option<Facts>,
     pub(super) worker: Option<Arc<Connection>>,
@@ -220,7 +178,7 @@ impl Link {
         let Some(ears) = self.shared.lock().taken_up.remove(key) else {
             return Err(CallError::Invalid(format!("call {key} was not left unfinished")));
         };
-        let running = Running { shared: &self.shared, key, armed: true };
+        let running = Running::new(&self.shared, key);
         let answer = async { self.shared.reply(ears.answer.await.ok()).map(Some) };
         running.supervise(answer, timeout, cancel).await
     }
@@ -267,7 +225,7 @@ impl Shared {
         if !self.lock().running.insert(call.key.clone()) {
             return Err(CallError::Invalid(format!("call {} is running already", call.key)));
         }
-        let running = Running { shared: self, key: &call.key, armed: true };
+        let running = Running::new(self, &call.key);
         let answer = async {
             loop {
                 if call.cancel.is_cancelled() {
@@ -322,7 +280,7 @@ impl Shared {
     }
 
     /// Cancels the control call of this key; false when no connection has been told of it.
-    fn cancel(&self, key: &str) -> bool {
+    pub(super) fn cancel(&self, key: &str) -> bool {
         let mut state = self.lock();
         if let Some(slot) = state.orphans.iter_mut().find(|slot| slot.key == key) {
             slot.cancelled = true;
@@ -405,63 +363,4 @@ impl Shared {
 /// The reply to a call that was cancelled before the sandbox saw it.
 pub(super) fn cancelled() -> Reply {
     Reply::failed(Cause::Cancelled, "cancelled before it began")
-}
-
-/// A control call that runs. When its caller goes away before the reply, it is cancelled.
-#[derive(Debug)]
-struct Running<'a> {
-    shared: &'a Shared,
-    key: &'a str,
-    armed: bool,
-}
-
-impl Running<'_> {
-    /// Waits for `answer` (none: cancelled before it was sent), for the caller's cancel and for the host's own deadline.
-    async fn supervise(
-        mut self,
-        answer: impl Future<Output = Result<Option<Reply>, CallError>>,
-        timeout: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Reply, CallError> {
-        let timing = self.shared.timing;
-        let mut answer = std::pin::pin!(answer);
-        let mut deadline = std::pin::pin!(tokio::time::sleep(timeout.saturating_add(timing.grace)));
-        let mut was_cancelled = false;
-        let result = loop {
-            tokio::select! {
-                biased;
-                result = &mut answer => break result.map(|reply| reply.unwrap_or_else(cancelled)),
-                () = cancel.cancelled(), if !was_cancelled => {
-                    was_cancelled = true;
-                    if !self.shared.cancel(self.key) {
-                        break Ok(cancelled());
-                    }
-                    let sooner = Instant::now() + timing.cancel;
-                    if sooner < deadline.deadline() {
-                        deadline.as_mut().reset(sooner);
-                    }
-                }
-                () = &mut deadline => {
-                    let late = if was_cancelled { timing.cancel } else { timing.grace };
-                    let what = if was_cancelled { "was cancelled" } else { "should have timed out" };
-                    self.shared.end(Gone::new(
-                        GoneKind::Stuck,
-                        format!("it did not end a call within {} s after it {what}", late.as_secs_f32()),
-                    ));
-                    break Err(self.shared.gone_now().into());
-                }
-            }
-        };
-        self.armed = false;
-        result
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.shared.cancel(self.key);
-        }
-        self.shared.lock().running.remove(self.key);
-    }
 }

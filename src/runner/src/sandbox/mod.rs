@@ -18,6 +18,7 @@ mod get;
 mod handshake;
 pub(crate) mod ids;
 pub mod image;
+mod incoming;
 pub(crate) mod launch;
 mod lifecycle;
 pub mod limits;
@@ -26,9 +27,11 @@ mod listener;
 mod order;
 mod outbox;
 mod put;
+mod running;
 mod slot;
 pub(crate) mod spec;
 pub(crate) mod stage;
+mod terms;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -94,9 +94,9 @@ pub(super) fn failure(outcome: Outcome) -> CopyError {
 }
 
 /// Runs work on files in a thread for such work.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, CopyError> + Send + 'static,
-) -> Result<T, CopyError> {
+pub(super) async fn blocking<T: Send + 'static, E: Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),

@@ -86,8 +86,6 @@ fn seccomp() -> &'static str {
 /// Everything that makes one sandbox's container different from another's.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec<'a> {
-    /// Its random name, which the store has recorded.
-    pub(crate) name: &'a str,
     /// This install's token.
     pub(crate) token: &'a str,
     /// The session's id.

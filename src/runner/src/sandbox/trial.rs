@@ -7,11 +7,7 @@ use serde::Serialize;
 use super::{
     engine::{Engine, EngineError},
     folder::SessionFolder,
-    image::{
-        Image, MINIMAL, Programs,
-        archive::{Archive, pack},
-        layer,
-    },
+    image::{Image, MINIMAL, Programs, archive::pack, layer},
     launch::{Launch, LaunchError, Launched},
     limits::{Limits, Wanted},
 };
@@ -47,7 +43,7 @@ impl Trial {
     pub(crate) async fn with_settings(settings: &impl Serialize) -> Trial {
         let engine = Engine::connect(None).await.expect("these tests need a Docker engine");
         let tag = format!("runner-trial-{}:latest", random_hex());
-        engine.load_image(small_image(&tag, settings).bytes).await.unwrap();
+        engine.load_image(small_image(&tag, settings)).await.unwrap();
         match engine.image(&tag).await {
             Ok(image) => Trial::with_image(engine, image, Some(tag), IDLE),
             Err(error) => {
@@ -94,7 +90,7 @@ impl Trial {
 }
 
 /// An image of busybox and nothing else, for settings that a test makes up.
-pub(crate) fn small_image(tag: &str, settings: &impl Serialize) -> Archive {
+pub(crate) fn small_image(tag: &str, settings: &impl Serialize) -> Vec<u8> {
     let busybox = std::fs::read(Programs::find().unwrap().busybox).unwrap();
     pack(tag, settings, &layer::assemble(b"", &busybox, &["sh", "sleep", "cat"].map(str::to_owned)))
 }

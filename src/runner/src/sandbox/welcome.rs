@@ -13,8 +13,9 @@ use super::call::{Gone, GoneKind};
 use super::connection::{Connection, Reader};
 use super::facts;
 use super::handshake::{End, Framed, negotiate};
-use super::link::{Shared, Terms};
+use super::link::Shared;
 use super::slot::Answer;
+use super::terms::Terms;
 
 impl Shared {
     /// Shakes hands with a new connection of PID 1 and serves it until its end.
@@ -85,7 +86,7 @@ impl Shared {
         let Some((connection, reader)) = self.finish_control(framed, handshake, &known, facts) else { return };
         drop(place);
         let end = connection.run(reader, self.timing.frame).await;
-        self.control_ended(&connection, end);
+        self.control_ended(&connection, &end);
     }
 
     /// Takes the place of the control connection there was, whose calls now wait, and numbers all that wait.
@@ -142,8 +143,8 @@ impl Shared {
         Some((connection, reader))
     }
 
-    fn control_ended(self: &Arc<Self>, connection: &Arc<Connection>, end: End) {
-        if let End::Violation(rule) = &end {
+    fn control_ended(self: &Arc<Self>, connection: &Arc<Connection>, end: &End) {
+        if let End::Violation(rule) = end {
             self.violated(rule);
         }
         {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::journal::{Event, Image, Journal, ToolFinished, ToolStarted};
 use super::progress::{Progress, Watcher};
 use crate::store::StoreError;
-use crate::tools::{Context, Hands, Registry, ToolResult, ToolSession};
+use crate::tools::{Context, Hands, Ready, Registry, ToolResult, ToolSession};
 
 /// What every call of a session is made with.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ impl Caller<'_> {
             name: name.to_owned(),
             args: order.journal_args.then(|| order.args.clone()),
         });
-        if ready.as_ref().is_ok_and(|ready| ready.has_effects()) {
+        if ready.as_ref().is_ok_and(Ready::has_effects) {
             self.journal.record(&started).await?;
         } else {
             self.journal.record_later(&started).await;

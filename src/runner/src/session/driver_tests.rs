@@ -159,7 +159,7 @@ impl World {
             hands,
             eyes: Eyes::default(),
             interrupt: CancellationToken::new(),
-            settings: (Duration::from_secs(60), 100, None),
+            settings: (Duration::from_mins(1), 100, None),
         }
     }
 

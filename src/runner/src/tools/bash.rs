@@ -124,7 +124,7 @@ async fn run_command(context: Context<'_>, command: String, timeout: Option<f64>
             ToolResult::ok(answer.to_string(), answer)
         }
         Outcome::Bash(ref end) => {
-            let capped = (timeout < asked).then_some(" (all that the session had left)").unwrap_or_default();
+            let capped = if timeout < asked { " (all that the session had left)" } else { "" };
             finished(context, end, &reply, &format!("{} s{capped}", seconds(timeout)))
         }
         other => return unexpected(&other),

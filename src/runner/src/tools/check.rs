@@ -59,7 +59,8 @@ pub(super) fn faults(schema: &Value, validator: &jsonschema::Validator, args: &V
         let rule = error.kind().keyword();
         let what = shorten(&error.masked_with("the value").to_string(), 300);
         let value = shorten(&error.instance().to_string(), 200);
-        lines.push_str(&format!("\n- {path}: {what} (rule `{rule}`){hint}; received {value}"));
+        let line = format!("\n- {path}: {what} (rule `{rule}`){hint}; received {value}");
+        lines.push_str(&line);
     }
     (!lines.is_empty()).then_some(lines)
 }

@@ -71,7 +71,10 @@ impl Tool for Ls {
                 match &entry.kind {
                     ListKind::File => {}
                     ListKind::Folder => text.push('/'),
-                    ListKind::Link(target) => text.push_str(&format!("@ -> {}", one_line(target))),
+                    ListKind::Link(target) => {
+                        text.push_str("@ -> ");
+                        text.push_str(&one_line(target));
+                    }
                 }
                 text.push('\n');
             }

@@ -29,7 +29,7 @@ use crate::sandbox::{CallError, Reply, ToolCall};
 pub use hands::Hands;
 
 /// The time that a file call may take; a healthy one takes milliseconds.
-const FILE_TIMEOUT: Duration = Duration::from_secs(60);
+const FILE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What a tool answers.
 #[derive(Debug, Clone, PartialEq, Default)]

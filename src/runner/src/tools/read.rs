@@ -68,7 +68,8 @@ impl Tool for Read {
                 Outcome::Image { media_type, size, scaled_from, bytes } => {
                     let mut words = format!("{media_type}, {}×{} pixels, {bytes} bytes", size.0, size.1);
                     if let Some((width, height)) = scaled_from {
-                        words.push_str(&format!(", scaled down from {width}×{height}"));
+                        let from = format!(", scaled down from {width}×{height}");
+                        words.push_str(&from);
                     }
                     let details =
                         json!({"media_type": media_type, "size": size, "scaled_from": scaled_from, "bytes": bytes});
@@ -97,7 +98,8 @@ fn text_result(window: &TextWindow, payload: &[u8]) -> ToolResult {
         if let Some(length) = clipped.get(&number) {
             let ended = line.ends_with('\n');
             line.truncate(line.trim_end_matches('\n').len());
-            line.push_str(&format!("… [line {number} has {length} characters, clipped]"));
+            let mark = format!("… [line {number} has {length} characters, clipped]");
+            line.push_str(&mark);
             line.push_str(if ended { "\n" } else { "" });
         }
         // Invalid bytes take three each as text: a window that fitted as bytes may be too long now.

@@ -107,6 +107,11 @@ impl<'a> Page<'a> {
     /// Takes the line at hand, or as much of it as there is; returns what is left.
     fn collect<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let (part, end) = memchr(b'\n', bytes).map_or((bytes, bytes.len()), |at| (&bytes[..at], at + 1));
+        if end > part.len() && self.begun.is_empty() && end as u64 <= MAX_LINE && part.is_ascii() {
+            // As most lines of most files are.
+            self.show_plain(&bytes[..end]);
+            return &bytes[end..];
+        }
         self.counter.feed(part);
         let room = LINE_BYTES - self.begun.len();
         self.begun.extend_from_slice(&part[..part.len().min(room)]);
@@ -114,6 +119,18 @@ impl<'a> Page<'a> {
             self.end_line(true);
         }
         &bytes[end..]
+    }
+
+    /// Shows a whole short line of ASCII as it stands.
+    fn show_plain(&mut self, line: &[u8]) {
+        if self.shown_bytes + line.len() as u64 > MAX_BYTES {
+            self.full = true;
+        } else {
+            self.shown.extend_from_slice(line);
+            self.shown_bytes += line.len() as u64;
+            self.shown_lines += 1;
+        }
+        self.line += 1;
     }
 
     fn end_line(&mut self, newline: bool) {

@@ -12,12 +12,15 @@ use protocol::{Cause, End, FromSandbox, Outcome};
 
 use super::body::{Body, BodyError, Script};
 use super::calls::failed;
-use super::command::{Command, Phase, Waiting};
+use super::command::{Command, Phase, Pipe, Waiting};
 use super::spawn::{Failure, Order, Step, Target};
 use super::state::{Pid1, Source};
 
 /// Folders of the logs of jobs.
 const LOG_FOLDERS: [&CStr; 2] = [c"/tmp/.runner", c"/tmp/.runner/jobs"];
+
+/// Why a command did not start, for the call's outcome.
+pub(super) type Refusal = (Cause, String);
 
 impl Pid1 {
     /// Takes a new command with the first part of its text.
@@ -27,7 +30,7 @@ impl Pid1 {
                 "{} commands and jobs run in this sandbox already, which is its limit; wait for one to end or stop a job",
                 self.commands.len()
             );
-            self.answer(call, failed(Cause::Limit, message), &[]);
+            self.answer(&call, failed(Cause::Limit, message), &[]);
             return;
         };
         match Body::new(length) {
@@ -36,7 +39,10 @@ impl Pid1 {
                 self.commands[slot] = Some(Command::new(self.serial, call, body, background, Some(deadline)));
                 self.append(slot, first, false);
             }
-            Err(error) => self.answer(call, body_failure(&error), &[]),
+            Err(error) => {
+                let (cause, message) = body_failure(&error);
+                self.answer(&call, failed(cause, message), &[]);
+            }
         }
     }
 
@@ -53,8 +59,8 @@ impl Pid1 {
                 {
                     link.send(&FromSandbox::Credit { id, bytes: credit }, b"");
                 }
-                if whole && let Err(outcome) = self.launch(slot) {
-                    self.refuse(slot, outcome);
+                if whole && let Err(refusal) = self.launch(slot) {
+                    self.refuse(slot, refusal);
                 }
             }
             Err(error) => self.refuse(slot, body_failure(&error)),
@@ -62,20 +68,20 @@ impl Pid1 {
     }
 
     /// Answers a command that did not start and frees its slot.
-    pub(super) fn refuse(&mut self, slot: usize, outcome: Outcome) {
+    pub(super) fn refuse(&mut self, slot: usize, (cause, message): Refusal) {
         let Some(mut command) = self.commands[slot].take() else { return };
         if let Some(call) = command.call.take() {
-            self.answer(call, outcome, &[]);
+            self.answer(&call, failed(cause, message), &[]);
         }
     }
 
     /// Starts the shell.
-    fn launch(&mut self, slot: usize) -> Result<(), Outcome> {
+    fn launch(&mut self, slot: usize) -> Result<(), Refusal> {
         let (Some(command), Some(live)) = (&mut self.commands[slot], &self.live) else { return Ok(()) };
         let Phase::Body(body) = std::mem::replace(&mut command.phase, Phase::Running) else { return Ok(()) };
         let script = body.finish().map_err(|error| body_failure(&error))?;
         let Some(shell) = &self.facts.shell else {
-            return Err(failed(Cause::NotFound, "the image has no shell; use one with /bin/sh or /bin/bash"));
+            return Err((Cause::NotFound, "the image has no shell; use one with /bin/sh or /bin/bash".to_owned()));
         };
         let shell = CString::new(shell.as_str()).unwrap_or_default();
         let name = CString::new(shell.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default());
@@ -120,8 +126,8 @@ impl Pid1 {
         } else {
             Source::Output(slot, serial)
         };
-        command.watched = self.poll.add(&reader, EpollEvent::new(EpollFlags::EPOLLIN, source.number())).is_ok();
-        command.pipe = Some(reader);
+        let watched = self.poll.add(&reader, EpollEvent::new(EpollFlags::EPOLLIN, source.number())).is_ok();
+        command.pipe = Some(Pipe { end: reader, watched });
         Ok(())
     }
 
@@ -147,15 +153,15 @@ pub(super) fn tag_of(first: u32, slot: usize) -> u32 {
     first + u32::try_from(slot).expect("slots are few")
 }
 
-fn body_failure(error: &BodyError) -> Outcome {
+fn body_failure(error: &BodyError) -> Refusal {
     let cause = match error {
         BodyError::Nul => Cause::Invalid,
         BodyError::Room(_) => Cause::Oom,
     };
-    failed(cause, error.to_string())
+    (cause, error.to_string())
 }
 
-fn spawn_failure(error: &io::Error) -> Outcome {
+fn spawn_failure(error: &io::Error) -> Refusal {
     let (cause, remedy) = match error.raw_os_error() {
         Some(libc::EAGAIN) => {
             (Cause::Pids, "the sandbox's process limit is reached: stop a job or wait for other calls to end")
@@ -165,7 +171,7 @@ fn spawn_failure(error: &io::Error) -> Outcome {
         }
         _ => (Cause::Limit, "wait for other calls to end and try again"),
     };
-    failed(cause, format!("cannot start the command ({error}); {remedy}"))
+    (cause, format!("cannot start the command ({error}); {remedy}"))
 }
 
 /// What a child's failure before its exec means for the call.
@@ -190,9 +196,11 @@ pub(super) fn exec_failure(failure: Failure, directory: &CStr) -> Outcome {
 }
 
 /// How a command that was cancelled before it started is answered.
-pub(super) fn not_started(verdict: End) -> Outcome {
+pub(super) fn not_started(verdict: End) -> Refusal {
     match verdict {
-        End::TimedOut => failed(Cause::Timeout, "time was up before the whole command had arrived; nothing was run"),
-        _ => failed(Cause::Cancelled, "cancelled before the whole command had arrived; nothing was run"),
+        End::TimedOut => {
+            (Cause::Timeout, "time was up before the whole command had arrived; nothing was run".to_owned())
+        }
+        _ => (Cause::Cancelled, "cancelled before the whole command had arrived; nothing was run".to_owned()),
     }
 }

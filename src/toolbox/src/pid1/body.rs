@@ -142,9 +142,9 @@ mod tests {
     fn a_long_text_is_a_sealed_file() {
         let total = 600 * 1024;
         let mut body = Body::new(total).unwrap();
-        body.take(&[b'x'; 200 * 1024], false).unwrap();
-        assert!(!body.may_take(&[b'x'; 257 * 1024]), "over the credit");
-        let chunk = [b'y'; 200 * 1024];
+        body.take(&vec![b'x'; 200 * 1024], false).unwrap();
+        assert!(!body.may_take(&vec![b'x'; 257 * 1024]), "over the credit");
+        let chunk = vec![b'y'; 200 * 1024];
         assert!(body.may_take(&chunk));
         assert_eq!(body.take(&chunk, true).unwrap(), 200 * 1024);
         assert_eq!(body.take(&chunk, true).unwrap(), 0, "whole: nothing more is granted");

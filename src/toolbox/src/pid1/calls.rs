@@ -10,7 +10,7 @@ use protocol::{
     Welcome,
 };
 
-use super::command::{Phase, Waiting};
+use super::command::{Command, Phase, Waiting};
 use super::kept;
 use super::link::{Link, dial};
 use super::prepare;
@@ -22,7 +22,7 @@ use crate::session::Session;
 pub(super) type Breach = String;
 
 /// Longest timeout that is told apart from none.
-const LONGEST: Duration = Duration::from_secs(10 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(240);
 
 impl Pid1 {
     /// Tries to reach the host and greets it. A failure is no event: the next tick tries again.
@@ -101,15 +101,13 @@ impl Pid1 {
             live => live.is_none(),
         };
         let text = |text: String| CString::new(text).map_err(|_| "a NUL byte in the welcome".to_owned());
+        let session = Session::from(welcome);
+        let variables = session.environment.iter().map(|(name, value)| text(format!("{name}={value}")));
         let live = Live {
-            session: Session::from(welcome),
-            orphan_grace: welcome.orphan_grace,
-            environment: welcome
-                .environment
-                .iter()
-                .map(|(name, value)| text(format!("{name}={value}")))
-                .collect::<Result<_, _>>()?,
+            environment: variables.collect::<Result<_, _>>()?,
             directory: text(welcome.directory.clone())?,
+            session,
+            orphan_grace: welcome.orphan_grace,
         };
         if first {
             let slots = usize::try_from(ids.tags).unwrap_or(MOST).min(MOST);
@@ -160,7 +158,7 @@ impl Pid1 {
     }
 
     fn waiting_for(&mut self, key: &str) -> Option<&mut Waiting> {
-        self.commands.iter_mut().flatten().flat_map(|command| command.waiting()).find(|waiting| waiting.key == key)
+        self.commands.iter_mut().flatten().flat_map(Command::waiting).find(|waiting| waiting.key == key)
     }
 
     fn on_call(&mut self, call: Call, payload: &[u8]) -> Result<(), Breach> {
@@ -181,13 +179,13 @@ impl Pid1 {
         }
         if self.waiting_for(&key).is_some() {
             let message = format!("call {key} is running already");
-            self.answer(Waiting { id: Some(id), key }, failed(Cause::Invalid, message), &[]);
+            self.answer(&Waiting { id: Some(id), key }, failed(Cause::Invalid, message), &[]);
             return Ok(());
         }
         if let Some(result) = self.kept.find(&key) {
             // Asked twice, done once.
             let kept::Result { outcome, payload, .. } = result.clone();
-            self.answer(Waiting { id: Some(id), key }, outcome, &payload);
+            self.answer(&Waiting { id: Some(id), key }, outcome, &payload);
             return Ok(());
         }
         let call = Waiting { id: Some(id), key };
@@ -197,7 +195,7 @@ impl Pid1 {
                 self.begin(call, background, body, payload, Instant::now() + timeout);
             }
             Request::StopJob { job } => self.stop_job(call, &job),
-            Request::OpenFiles { label } => self.open_files(call, label),
+            Request::OpenFiles { label } => self.open_files(&call, label),
             Request::CloseFiles { label } => self.close_files(call, label),
             Request::Read { .. }
             | Request::Write { .. }
@@ -226,7 +224,7 @@ impl Pid1 {
     }
 
     /// Sends the end of a call, if the host is there to hear it.
-    pub(super) fn answer(&mut self, call: Waiting, outcome: Outcome, payload: &[u8]) {
+    pub(super) fn answer(&mut self, call: &Waiting, outcome: Outcome, payload: &[u8]) {
         if let (Some(link), Some(id)) = (&mut self.link, call.id) {
             link.send(&FromSandbox::Done(Box::new(Done { id, outcome })), payload);
         }
@@ -234,7 +232,7 @@ impl Pid1 {
 
     /// Sends the end of a call that had an effect, and keeps it in case the host comes back and asks.
     pub(super) fn answer_and_keep(&mut self, call: Waiting, outcome: Outcome, payload: Vec<u8>) {
-        self.answer(call.clone(), outcome.clone(), &payload);
+        self.answer(&call, outcome.clone(), &payload);
         self.kept.keep(kept::Result { key: call.key, outcome, payload });
     }
 }

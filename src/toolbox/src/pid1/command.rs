@@ -81,6 +81,13 @@ pub(super) struct Job {
     pub(super) stops: Vec<Waiting>,
 }
 
+/// The reading end of a command's output.
+pub(super) struct Pipe {
+    pub(super) end: OwnedFd,
+    /// Epoll watches it.
+    pub(super) watched: bool,
+}
+
 /// A command.
 pub(super) struct Command {
     /// Tells it from earlier commands in its slot.
@@ -111,9 +118,7 @@ pub(super) struct Command {
     pub(super) seen: BTreeSet<i32>,
     pub(super) output: Output,
     /// Reading end of its output.
-    pub(super) pipe: Option<OwnedFd>,
-    /// Epoll watches the pipe.
-    pub(super) watched: bool,
+    pub(super) pipe: Option<Pipe>,
     /// Writes its full output to a file.
     pub(super) feed: Option<Feed>,
     /// The full output is not kept: it was tried and failed.
@@ -146,7 +151,6 @@ impl Command {
             seen: BTreeSet::new(),
             output: Output::default(),
             pipe: None,
-            watched: false,
             feed: None,
             unkept: false,
         }

@@ -12,7 +12,7 @@ use super::state::Pid1;
 use super::sweep;
 
 /// A fight for one command may take this long …
-const FIGHT: Duration = Duration::from_millis(250);
+pub(super) const FIGHT: Duration = Duration::from_millis(250);
 /// … and this many passes that meet new processes; then everything is killed.
 const PASSES: u32 = 50;
 /// Jobs that are over and still known by name.
@@ -32,14 +32,14 @@ impl Pid1 {
         let mut passes = 0;
         loop {
             let Some(command) = &mut self.commands[slot] else { return 0 };
-            let pass = self.processes.pass(tag, libc::SIGKILL, &mut command.seen);
+            let pass = self.processes.pass(tag, libc::SIGKILL, &mut command.seen, begun + FIGHT);
             // Zombies carry the tag too.
             self.reap();
             if pass.found == 0 || pass.fresh == 0 {
                 return pass.found;
             }
             passes += 1;
-            if passes >= PASSES || begun.elapsed() >= FIGHT {
+            if pass.is_cut || passes >= PASSES || begun.elapsed() >= FIGHT {
                 self.kill_all(slot);
                 return pass.found;
             }
@@ -60,6 +60,7 @@ impl Pid1 {
     /// Answers everybody who waited for a command and frees its slot.
     pub(super) fn finish(&mut self, slot: usize) {
         let Some(mut command) = self.commands[slot].take() else { return };
+        self.untrimmed = true;
         let end = command.end();
         let failure = self.spawner.failure(slot);
         if let Some(mut job) = command.job.take() {
@@ -86,7 +87,7 @@ impl Pid1 {
         let Some(call) = command.call.take() else { return };
         if let Some(failure) = failure {
             let outcome = exec_failure(failure, self.directory());
-            self.answer(call, outcome, &[]);
+            self.answer(&call, outcome, &[]);
             return;
         }
         let full = if end == End::Exited(0) { None } else { self.fullness() };
@@ -110,7 +111,7 @@ impl Pid1 {
             Some((_, end)) => Outcome::JobEnded { end: *end, before: true },
             None => failed(Cause::NotFound, format!("there is no job {name:?}; jobs are named when they start")),
         };
-        self.answer(call, outcome, &[]);
+        self.answer(&call, outcome, &[]);
     }
 
     fn directory(&self) -> &std::ffi::CStr {

@@ -128,7 +128,7 @@ mod tests {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
         let (number, pid, end) = (1, -1, Some(End::Exited(keeper::WHOLE)));
         let mut feed = Feed { number, pid, pipe: Some(writer), waiting: Vec::new(), end, watched: false };
-        feed.give(&[1; 100_000]);
+        feed.give(&vec![1; 100_000]);
         assert!(feed.is_full());
         let mut buffer = vec![0; 100_000];
         let mut read = 0;

@@ -268,7 +268,7 @@ mod tests {
         let busy = File::open(&name).unwrap();
         busy.lock().unwrap();
         let limits = Limits { share: 200 * 1024, longest: 1 << 20, stride: 32 * 1024 };
-        assert!(keep(Pieces(&[5; 300_000], 7000), folder.path(), 2, limits).unwrap());
+        assert!(keep(Pieces(&vec![5; 300_000], 7000), folder.path(), 2, limits).unwrap());
         assert_eq!(fs::metadata(folder.path().join("2.log")).unwrap().len(), 64 * 1024);
         assert!(name.exists());
     }

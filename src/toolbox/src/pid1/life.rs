@@ -1,6 +1,7 @@
 //! The middle of a command: its output, its limits, its end. `advance` is the one place that moves a command from
 //! phase to phase (see the drawing in `command`).
 
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use protocol::End;
 
 use super::begin::not_started;
 use super::command::{Command, DRAIN, GRACE, KEEP, Phase, QUIET};
+use super::end::FIGHT;
 use super::feed::Feed;
 use super::reap;
 use super::state::{Pid1, Source};
@@ -126,7 +128,7 @@ impl Pid1 {
         let tag = self.tag(slot);
         let Some(command) = &mut self.commands[slot] else { return Next::Wait(None) };
         let over = command.kill_at.is_none_or(|kill_at| kill_at <= now);
-        if over || self.processes.pass(tag, 0, &mut std::collections::BTreeSet::new()).found == 0 {
+        if over || !self.processes.any(tag) {
             start_draining(command, now);
             return Next::Again;
         }
@@ -142,10 +144,10 @@ impl Pid1 {
             return;
         }
         command.verdict = verdict;
-        let kill_at = Instant::now() + GRACE;
-        command.kill_at = Some(kill_at);
-        command.wake = Some(kill_at);
-        self.processes.pass(tag, libc::SIGTERM, &mut std::collections::BTreeSet::new());
+        let now = Instant::now();
+        command.kill_at = Some(now + GRACE);
+        command.wake = Some(now + GRACE);
+        self.processes.pass(tag, libc::SIGTERM, &mut BTreeSet::new(), now + FIGHT);
     }
 
     /// Ends the command that answers call `id`; unknown ids are ignored, it may just have ended.
@@ -225,7 +227,7 @@ impl Pid1 {
         if command.feed.as_ref().is_some_and(Feed::is_full) {
             return Piece::Held;
         }
-        let length = match read(pipe, &mut self.scratch) {
+        let length = match read(&pipe.end, &mut self.scratch) {
             Ok(0) => {
                 self.close_pipe(slot);
                 return Piece::End;
@@ -263,13 +265,13 @@ impl Pid1 {
         let Some(command) = &mut self.commands[slot] else { return };
         let serial = command.serial;
         let full = command.feed.as_ref().is_some_and(Feed::is_full);
-        if let Some(pipe) = &command.pipe
-            && command.watched == full
+        if let Some(pipe) = &mut command.pipe
+            && pipe.watched == full
         {
             // Taken out altogether: the end of the pipe would be reported whatever it is watched for.
             let event = EpollEvent::new(EpollFlags::EPOLLIN, Source::Output(slot, serial).number());
-            let done = if full { self.poll.delete(pipe) } else { self.poll.add(pipe, event) };
-            command.watched = !full && done.is_ok();
+            let done = if full { self.poll.delete(&pipe.end) } else { self.poll.add(&pipe.end, event) };
+            pipe.watched = !full && done.is_ok();
         }
         let Some(feed) = &mut command.feed else { return };
         if full && !feed.watched {
@@ -283,11 +285,10 @@ impl Pid1 {
     fn close_pipe(&mut self, slot: usize) {
         let Some(command) = &mut self.commands[slot] else { return };
         if let Some(pipe) = command.pipe.take()
-            && command.watched
+            && pipe.watched
         {
             // Closing alone is not enough: a child that is being forked holds a copy for a moment.
-            let _ = self.poll.delete(pipe);
-            command.watched = false;
+            let _ = self.poll.delete(&pipe.end);
         }
     }
 
@@ -356,7 +357,7 @@ fn start_draining(command: &mut Command, now: Instant) {
     let mut owed: libc::c_int = 0;
     if let Some(pipe) = &command.pipe {
         // SAFETY: FIONREAD writes one int, which lives through the call.
-        unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut owed) };
+        unsafe { libc::ioctl(pipe.end.as_raw_fd(), libc::FIONREAD, &raw mut owed) };
     }
     let owed = usize::try_from(owed).unwrap_or(0);
     command.phase = Phase::Draining { owed, quiet: now + QUIET, until: now + DRAIN };

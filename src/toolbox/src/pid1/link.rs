@@ -160,7 +160,7 @@ mod tests {
         let mut link = Link::new(sandbox);
         assert_eq!(link.wants(), EpollFlags::EPOLLIN);
         for _ in 0..8 {
-            pong(&mut link, &[7; 200 * 1024]);
+            pong(&mut link, &vec![7; 200 * 1024]);
         }
         assert_eq!(link.wants(), EpollFlags::EPOLLOUT);
         let mut decoder = Decoder::new();

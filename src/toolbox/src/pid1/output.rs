@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_limits_themselves_are_shown_whole() {
-        let shown = show(&[&[b'x'; WHOLE_BYTES]]);
+        let shown = show(&[&vec![b'x'; WHOLE_BYTES]]);
         assert_eq!((shown.omitted_bytes, shown.head), (0, WHOLE_BYTES));
         let shown = show(&[&b"y\n".repeat(2000)]);
         assert_eq!((shown.omitted_bytes, shown.total_lines), (0, 2000));

@@ -21,6 +21,17 @@ const MOST: usize = 32;
 /// A worker that lived shorter than this is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
+/// Whether the resident worker is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Worker {
+    /// It was started, or nobody has asked for it yet.
+    Started,
+    /// It ended and is started again at the next tick with a host.
+    Missing,
+    /// It ended and is started again when this turn of the loop is over.
+    Due,
+}
+
 /// A running file server.
 pub(super) struct Server {
     label: u64,
@@ -40,7 +51,7 @@ impl Server {
 
 impl Pid1 {
     /// Starts a file server under a label; label 0 replaces the resident worker.
-    pub(super) fn open_files(&mut self, call: Waiting, label: u64) {
+    pub(super) fn open_files(&mut self, call: &Waiting, label: u64) {
         let outcome = if label == RESIDENT {
             self.end_server(RESIDENT, None);
             self.start_server(RESIDENT)
@@ -61,7 +72,7 @@ impl Pid1 {
     /// Ends a file server; the call is answered when nothing of it is left.
     pub(super) fn close_files(&mut self, call: Waiting, label: u64) {
         if let Some(call) = self.end_server(label, Some(call)) {
-            self.answer(call, Outcome::Nothing, &[]);
+            self.answer(&call, Outcome::Nothing, &[]);
         }
     }
 
@@ -78,17 +89,17 @@ impl Pid1 {
     /// Starts the resident worker, or starts it again.
     pub(super) fn replace_worker(&mut self) {
         self.end_server(RESIDENT, None);
-        self.worker_wanted = self.start_server(RESIDENT).is_err();
+        self.worker = if self.start_server(RESIDENT).is_ok() { Worker::Started } else { Worker::Missing };
     }
 
-    /// Starts the resident worker if it is missing; a failure is tried again at the next tick.
+    /// Starts the resident worker that is missing; a failure is tried again at the next tick.
     pub(super) fn tend_worker(&mut self) {
-        self.worker_due = false;
-        if !self.worker_wanted || !self.link.as_ref().is_some_and(|link| link.welcomed) {
+        self.worker = Worker::Missing;
+        if !self.link.as_ref().is_some_and(|link| link.welcomed) {
             return;
         }
         match self.start_server(RESIDENT) {
-            Ok(()) => self.worker_wanted = false,
+            Ok(()) => self.worker = Worker::Started,
             Err(error) => say!("cannot start the file worker: {error}"),
         }
     }
@@ -97,14 +108,13 @@ impl Pid1 {
     pub(super) fn on_server_end(&mut self, pid: i32) -> bool {
         let Some(at) = self.servers.iter().position(|server| server.pid == pid) else { return false };
         let server = self.servers.swap_remove(at);
-        for call in server.closing {
+        for call in &server.closing {
             self.answer(call, Outcome::Nothing, &[]);
         }
         let replaced = self.servers.iter().any(|other| other.label == RESIDENT);
         if server.label == RESIDENT && !replaced {
-            self.worker_wanted = true;
             // At the next tick when it did not live long: a worker that cannot live must not keep PID 1 busy.
-            self.worker_due = server.started.elapsed() > SHORT_LIFE;
+            self.worker = if server.started.elapsed() > SHORT_LIFE { Worker::Due } else { Worker::Missing };
         }
         true
     }

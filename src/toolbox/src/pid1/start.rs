@@ -17,6 +17,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use nix::unistd::getpid;
 
 use super::kept::Kept;
+use super::servers::Worker;
 use super::spawn::Spawner;
 use super::state::{Pid1, Source};
 use super::sweep::Processes;
@@ -100,8 +101,8 @@ pub(super) fn start() -> Result<Pid1, StartError> {
         kept: Kept::default(),
         past_jobs: VecDeque::new(),
         servers: Vec::new(),
-        worker_wanted: false,
-        worker_due: false,
+        worker: Worker::Started,
+        untrimmed: false,
         more_zombies: false,
     })
 }

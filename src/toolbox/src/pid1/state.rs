@@ -15,13 +15,16 @@ use protocol::{End, Facts};
 use super::command::Command;
 use super::kept::Kept;
 use super::link::Link;
-use super::servers::Server;
+use super::servers::{Server, Worker};
 use super::spawn::Spawner;
 use super::sweep::Processes;
 use crate::session::Session;
 
 /// Ticks without a host before the first welcome said how many it shall be.
 const FIRST_GRACE: u32 = 60;
+
+/// Ticks more for a host that has taken the connection and not said its welcome yet.
+const HESITATION: u32 = 10;
 
 /// What an event is about; travels through epoll as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,10 +105,9 @@ pub(super) struct Pid1 {
     /// Names and ends of jobs that are over, oldest first.
     pub(super) past_jobs: VecDeque<(String, End)>,
     pub(super) servers: Vec<Server>,
-    /// The resident worker is to be started again.
-    pub(super) worker_wanted: bool,
-    /// … as soon as this turn of the loop is over.
-    pub(super) worker_due: bool,
+    pub(super) worker: Worker,
+    /// Commands have ended since memory was last given back.
+    pub(super) untrimmed: bool,
     /// More children may wait to be reaped.
     pub(super) more_zombies: bool,
 }
@@ -126,7 +128,7 @@ impl Pid1 {
                 self.reap();
             }
             self.advance_all();
-            if self.worker_due {
+            if self.worker == Worker::Due {
                 self.tend_worker();
             }
             self.tend_link();
@@ -184,18 +186,28 @@ impl Pid1 {
         if read(&self.ticks, &mut expirations).is_err() {
             return;
         }
+        if self.untrimmed && self.commands.iter().all(Option::is_none) {
+            self.untrimmed = false;
+            // SAFETY: gives free memory back to the kernel; nothing else in this thread uses the allocator meanwhile.
+            unsafe { libc::malloc_trim(0) };
+        }
         if self.link.as_ref().is_some_and(|link| link.welcomed) {
             self.alone_for = 0;
-            self.worker_due = self.worker_wanted;
+            if self.worker == Worker::Missing {
+                self.worker = Worker::Due;
+            }
             return;
         }
         self.alone_for += 1;
-        let grace = self.live.as_ref().map_or(FIRST_GRACE, |live| live.orphan_grace);
-        if self.alone_for >= grace.max(1) {
-            say!("no host for {grace} s: ending the sandbox");
-            self.exit = Some(0);
-        } else if self.link.is_none() {
+        if self.link.is_none() {
             self.connect();
+        }
+        let grace = self.live.as_ref().map_or(FIRST_GRACE, |live| live.orphan_grace).max(1);
+        // A host that has taken the connection gets a little longer to say that it is one.
+        let grace = if self.link.is_some() { grace.saturating_add(HESITATION) } else { grace };
+        if self.alone_for >= grace {
+            say!("no host for {} s: ending the sandbox", self.alone_for);
+            self.exit = Some(0);
         }
     }
 

@@ -115,7 +115,7 @@ async fn an_images_tricks_do_not_reach_the_container() {
 async fn an_image_with_a_volume_is_refused() {
     let engine = Engine::connect(None).await.unwrap();
     let tag = format!("runner-trial-{}:latest", crate::state::random_hex());
-    engine.load_image(small_image(&tag, &json!({"Volumes": {"/data": {}}})).bytes).await.unwrap();
+    engine.load_image(small_image(&tag, &json!({"Volumes": {"/data": {}}}))).await.unwrap();
     let judged = engine.image(&tag).await;
     engine.remove_image(&tag).await.unwrap();
     let message = judged.unwrap_err().to_string();

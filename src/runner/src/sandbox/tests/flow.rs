@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::scripted::{Peer, bash_end, frame};
 use super::{Place, bash, timing};
 use crate::sandbox::call::{CallError, GoneKind, Reply};
-use crate::sandbox::link::Timing;
+use crate::sandbox::terms::Timing;
 
 fn ended(end: End) -> Outcome {
     let Outcome::Bash(bash) = bash_end(b"") else { unreachable!() };
@@ -102,18 +102,15 @@ async fn bodies_wait_for_credit() {
         assert_eq!((sent.body, got.len()), (2_000_000, MAX_PAYLOAD));
         let mut credit = INITIAL_CREDIT as usize;
         while got.len() < body.len() {
-            match timeout(Duration::from_millis(50), peer.receive()).await {
-                Ok(frame) => {
-                    let frame = frame.unwrap();
-                    assert_eq!(frame.header, ToSandbox::Chunk { id: sent.id });
-                    credit = credit.checked_sub(frame.payload.len()).expect("no more than the credit");
-                    got.extend(frame.payload);
-                }
-                Err(_) => {
-                    assert_eq!(credit, 0, "it stopped before its credit was used");
-                    credit = 700_001;
-                    peer.send(&FromSandbox::Credit { id: sent.id, bytes: 700_001 }, b"").await;
-                }
+            if let Ok(frame) = timeout(Duration::from_millis(50), peer.receive()).await {
+                let frame = frame.unwrap();
+                assert_eq!(frame.header, ToSandbox::Chunk { id: sent.id });
+                credit = credit.checked_sub(frame.payload.len()).expect("no more than the credit");
+                got.extend(frame.payload);
+            } else {
+                assert_eq!(credit, 0, "it stopped before its credit was used");
+                credit = 700_001;
+                peer.send(&FromSandbox::Credit { id: sent.id, bytes: 700_001 }, b"").await;
             }
         }
         peer.done(sent.id, ended(End::Exited(0)), b"").await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use protocol::frame::MAX_PAYLOAD;
 use protocol::{
     CallState, Entry, EntryKind, Facts, FromSandbox, Hello, INITIAL_CREDIT, Known, OLDEST, Outcome, Role, VERSION,
@@ -13,7 +14,8 @@ use super::scripted::{Peer, bash_end, control_hello, frame, hello};
 use super::{Place, bash, read, timing};
 use crate::sandbox::call::{CallError, Gone, GoneKind};
 use crate::sandbox::facts;
-use crate::sandbox::link::{Link, Timing};
+use crate::sandbox::link::Link;
+use crate::sandbox::terms::Timing;
 
 async fn end_of(link: &Link) -> Gone {
     timeout(Duration::from_secs(10), link.gone()).await.expect("the sandbox to end")
@@ -119,6 +121,54 @@ async fn a_frame_must_be_whole_in_time() {
     let (gone, ()) = tokio::join!(end_of(&link), drip);
     assert_eq!(gone.kind, GoneKind::Protocol);
     assert!(gone.message.contains("whole"), "{gone}");
+}
+
+/// Messages in any order, with ids that exist and ids that do not.
+fn anything() -> impl Strategy<Value = (FromSandbox, Vec<u8>)> {
+    let id = 0_u64..4;
+    let outcome = prop_oneof![
+        Just(Outcome::Nothing),
+        Just(Outcome::NeedsChild),
+        Just(bash_end(b"abc")),
+        Just(Outcome::Job { job: "job-1".to_owned(), log: "/tmp/log".to_owned() }),
+        Just(Outcome::Failed { cause: protocol::Cause::Invalid, message: String::new() }),
+    ];
+    let message = prop_oneof![
+        (id.clone(), outcome).prop_map(|(id, outcome)| FromSandbox::Done(Box::new(protocol::Done { id, outcome }))),
+        id.clone().prop_map(|id| FromSandbox::Chunk { id }),
+        (id, any::<u32>()).prop_map(|(id, bytes)| FromSandbox::Credit { id, bytes }),
+        any::<u64>().prop_map(|nonce| FromSandbox::Pong { nonce }),
+        Just(control_hello()),
+        Just(FromSandbox::Ready { known: Vec::new() }),
+    ];
+    (message, prop_oneof![3 => Just(Vec::new()), 1 => Just(b"abc".to_vec()), 1 => Just(vec![0; MAX_PAYLOAD])])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever PID 1 says, in whatever order: no panic, no hang, and every call has an end.
+    #[test]
+    fn every_call_ends_whatever_is_said(said in prop::collection::vec(anything(), 0..8), torn in 0_usize..40) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let place = Place::new();
+            let link = place.link(Timing { reconnect: Duration::from_millis(20), ..timing() });
+            let mut peer = Peer::control(&place.socket()).await;
+            let calls = [bash("s/1/0", "one"), bash("s/1/1", vec![0; MAX_PAYLOAD + 1]), bash("s/1/2", "three")];
+            let ends = futures_util::future::join_all(calls.iter().map(|call| link.call(call)));
+            let talk = async {
+                peer.next_call().await;
+                for (message, payload) in &said {
+                    peer.send(message, payload).await;
+                }
+                let _ = peer.stream.write_all(&frame(&FromSandbox::Chunk { id: 1 }, b"torn")[..torn.min(20)]).await;
+                drop(peer);
+            };
+            let (ends, ()) = timeout(Duration::from_secs(20), async { tokio::join!(ends, talk) }).await.unwrap();
+            assert_eq!(ends.len(), 3);
+        });
+    }
 }
 
 /// More stream than the host allowed.

@@ -18,8 +18,9 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::call::ToolCall;
-use super::link::{Link, Terms, Timing};
+use super::link::Link;
 use super::listener;
+use super::terms::{Terms, Timing};
 
 /// A folder with the socket of a link.
 struct Place {

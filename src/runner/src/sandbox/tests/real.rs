@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use protocol::{Cause, End, ListEntry, Outcome, Request};
 use tempfile::TempDir;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::{bash, call, read, write};
 use crate::sandbox::call::{CallError, GoneKind, Reply, ToolCall};
@@ -231,13 +234,130 @@ async fn another_runner_takes_the_calls_up() {
     drop(sandbox);
     let keys: Vec<String> = (0..3).map(|n| format!("s/1/{n}")).collect();
     let sandbox = Sandbox::resume(&home.engine, &home.state, &session, &name, 60, &keys).await.unwrap();
-    let take = async |key: &str| sandbox.take_up(key, Duration::from_secs(20), &Default::default()).await;
+    let take = async |key: &str| sandbox.take_up(key, Duration::from_secs(20), &CancellationToken::new()).await;
     assert_eq!(text(&take("s/1/0").await.unwrap()), "finished\n");
     assert_eq!(text(&take("s/1/1").await.unwrap()), "running\n");
     assert!(matches!(take("s/1/2").await, Err(CallError::Interrupted)));
     let reply = sandbox.call(write("s/2/0", "/tmp/x", "works on")).await.unwrap();
     assert!(reply.is_success(), "{reply:?}");
     home.stop(sandbox).await;
+}
+
+/// The link breaks again and again under calls with small and large bodies: each runs once and has its one reply, or is
+/// interrupted and did not run.
+#[tokio::test]
+async fn calls_outlive_their_connection() {
+    let home = Home::new().await;
+    let sandbox = home.start().await;
+    let mut interrupted = Vec::new();
+    for round in 0..60_u64 {
+        let work = async |n: usize| {
+            let key = format!("s/{round}/{n}");
+            let padding = "#".repeat(n * 150_000);
+            let reply = sandbox.call(bash(&key, format!("echo {key} >> /tmp/log; echo {key}\n{padding}"))).await;
+            sandbox.forget(&key);
+            match reply {
+                Ok(reply) => assert_eq!(text(&reply), format!("{key}\n")),
+                Err(CallError::Interrupted) => return Some(key),
+                Err(error) => panic!("{key}: {error}"),
+            }
+            None
+        };
+        let (calls, ()) = tokio::join!(futures_util::future::join_all((0..5).map(work)), async {
+            for step in 0..3 {
+                tokio::time::sleep(Duration::from_micros(round * 137 % 3_000 + step * 500)).await;
+                sandbox.sever();
+            }
+        });
+        interrupted.extend(calls.into_iter().flatten());
+    }
+    let reply = run(&sandbox, "s/60/0", "wc -l < /tmp/log; sort -u /tmp/log | wc -l; tail -c 40000 /tmp/log").await;
+    let log = text(&reply);
+    let done = 300 - interrupted.len();
+    assert!(log.starts_with(&format!("{done}\n{done}\n")), "{} interrupted: {log}", interrupted.len());
+    assert!(interrupted.iter().all(|key| !log.lines().any(|line| line == key)));
+    home.stop(sandbox).await;
+}
+
+/// Security 4: a worker that hangs or dies is replaced, and the call that met it is answered. Only root can do that to it.
+#[tokio::test]
+async fn a_hanging_or_dead_worker_is_replaced() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let home = Home::new().await;
+    let sandbox = home.start().await;
+    sandbox.call(write("s/0/0", "/tmp/x", "content")).await.unwrap();
+    let mut seen = Vec::new();
+    for (round, signal) in [Signal::SIGSTOP, Signal::SIGKILL].into_iter().enumerate() {
+        let worker = processes_of(sandbox.ids().worker);
+        assert!(worker.len() == 1 && !seen.contains(&worker[0]), "{worker:?} after {seen:?}");
+        nix::sys::signal::kill(Pid::from_raw(worker[0]), signal).unwrap();
+        seen.extend(worker);
+        let reply = sandbox.call(read(&format!("s/1/{round}"), "/tmp/x")).await.unwrap();
+        assert_eq!(text(&reply), "content");
+        let replaced = async {
+            while processes_of(sandbox.ids().worker).iter().all(|pid| seen.contains(pid)) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), replaced).await.unwrap();
+        // A server of its own for the call has the same uid and goes right after.
+        let alone = async {
+            while processes_of(sandbox.ids().worker).len() != 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), alone).await.unwrap();
+    }
+    let reply = sandbox.call(read("s/2/0", "/tmp/x")).await.unwrap();
+    assert_eq!(text(&reply), "content");
+    home.stop(sandbox).await;
+}
+
+/// Processes of this real uid that are not zombies, as the host numbers them.
+fn processes_of(uid: u32) -> Vec<i32> {
+    let line = format!("Uid:\t{uid}\t");
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| {
+            std::fs::read_to_string(format!("/proc/{pid}/status"))
+                .is_ok_and(|status| status.contains(&line) && !status.contains("State:\tZ"))
+        })
+        .collect()
+}
+
+/// T-7, bug 15: what a sandbox floods does not stay on the host.
+#[tokio::test]
+async fn floods_are_bounded_on_the_host() {
+    let home = Home::new().await;
+    let sandboxes = [home.start().await, home.start().await];
+    let before = resident_kib();
+    let floods = (0..8).map(|n| {
+        let sandbox = &sandboxes[n % 2];
+        async move {
+            let mut call = bash(&format!("s/1/{n}"), "cat /dev/zero | tr '\\0' x".to_owned());
+            call.timeout = Duration::from_secs(2);
+            let reply = sandbox.call(call).await.unwrap();
+            let Outcome::Bash(end) = &reply.outcome else { panic!("{reply:?}") };
+            assert!(end.end == End::TimedOut && end.total_bytes > 1_000_000, "{end:?}");
+            assert!(reply.payload.len() <= 51_200, "{}", reply.payload.len());
+        }
+    });
+    futures_util::future::join_all(floods).await;
+    let grown = resident_kib().saturating_sub(before);
+    assert!(grown < 32 * 1024, "{grown} KiB");
+    for sandbox in sandboxes {
+        sandbox.stop().await.unwrap();
+    }
+    home.assert_clean().await;
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
 }
 
 /// Whatever makes a start fail, nothing is left; a start that nobody waits for is undone.

@@ -215,7 +215,8 @@ impl Line<'_> {
             };
             match event {
                 Event::Ended(key) => {
-                    if let Some(Some(id)) = self.pid1.running.borrow_mut().remove(&key) {
+                    let asked = self.pid1.running.borrow_mut().remove(&key);
+                    if let Some(Some(id)) = asked {
                         let (outcome, payload) = self.pid1.kept.borrow()[&key].clone();
                         self.say(&FromSandbox::Done(Box::new(Done { id, outcome })), &payload).await?;
                     }

@@ -1,0 +1,103 @@
+//! How a failed command reads, and the limits it can meet.
+
+use serde_json::json;
+
+use crate::harness::Place;
+
+/// T-BASH-8: codes, signals and nothing at all in words.
+#[test]
+fn ends_are_told_in_words() {
+    let place = Place::new();
+    let mut desk = place.desk();
+    assert_eq!(desk.bash("true").ok(), "(no output)");
+    assert_eq!(desk.bash("echo out; exit 3").fails("exit"), "out\n[exit code 3]");
+    assert_eq!(desk.bash("false").fails("exit"), "(no output)\n[exit code 1]");
+    assert_eq!(desk.bash("printf out; kill -9 $$").fails("signal"), "out\n[killed by signal 9 (SIGKILL)]");
+    assert_eq!(desk.bash("kill -SEGV $$").fails("signal"), "(no output)\n[killed by signal 11 (SIGSEGV)]");
+    assert_eq!(desk.bash("nosuch").fails("exit"), "bash: line 1: nosuch: command not found\n[exit code 127]");
+}
+
+/// T-BASH-8, bug 34: a command that eats memory says so with the limit; PID 1 and the session live.
+#[test]
+fn out_of_memory_is_named() {
+    let place = Place::new();
+    place.agent("worker", "[local]\nmemory = \"64m\"\ntmpSize = \"16m\"\n");
+    let mut desk = place.desk();
+    for _ in 0..3 {
+        let answer = desk.bash("echo eating; exec awk 'BEGIN { x = \"x\"; while (1) x = x x }'");
+        let text = answer.fails("oom");
+        assert!(
+            text.starts_with("eating\n[out of memory: the limit of 64m was hit and a process was killed]"),
+            "{text}"
+        );
+    }
+    assert_eq!(desk.call("read", &json!({"path": "config.toml", "limit": 1})).ok().lines().next(), Some("[local]"));
+    assert_eq!(desk.bash("echo fine").ok(), "fine\n");
+    desk.close().exits(0);
+}
+
+/// T-BASH-8: so does one that meets the process limit, and the next call works.
+#[test]
+fn the_process_limit_is_named() {
+    let place = Place::new();
+    place.agent("worker", "[local]\npids = 16\n");
+    let mut desk = place.desk();
+    let block = desk.block();
+    let answer = desk.bash("sh -c 'for i in $(seq 40); do sleep 300 & done' 2>/dev/null; exit 1");
+    assert_eq!(answer.fails("pids"), "(no output)\n[the limit of 16 processes was hit]\n[exit code 1]");
+    block.assert_empty();
+    assert_eq!(desk.bash("echo fine").ok(), "fine\n");
+    assert_eq!(desk.call("write", &json!({"path": "/tmp/x", "content": "y"})).ok(), "wrote /tmp/x: 1 bytes");
+}
+
+/// Bug 34: when PID 1 is killed, the session ends with that cause.
+#[test]
+fn a_killed_pid_1_ends_the_session() {
+    let place = Place::new();
+    let mut desk = place.desk();
+    desk.bash("true").ok();
+    let [container] = &place.containers()[..] else { panic!("one container") };
+    let (_, facts) = crate::harness::engine("GET", &format!("/containers/{container}/json"));
+    let pid = facts["State"]["Pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("it runs");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).expect("we are root");
+    // Whether the call finds it dead or dying, it is told; and without another call the session ends by itself.
+    desk.bash("true").fails("sandbox_gone");
+    let ran = desk.close();
+    ran.exits(5);
+    place.assert_clean();
+}
+
+/// T-BASH-8, T-WRITE-1, bug 36: a full /tmp is named with size and use by every tool, and all works after a delete.
+#[test]
+fn a_full_tmp_is_named() {
+    let place = Place::new();
+    place.agent("worker", "[local]\nmemory = \"128m\"\ntmpSize = \"4m\"\ntmpInodes = 64\n");
+    let mut desk = place.desk();
+    desk.call("write", &json!({"path": "/tmp/old", "content": "old\n"})).ok();
+
+    let filled = desk.bash("head -c 9000000 /dev/zero > /tmp/fill");
+    let text = filled.fails("no_space");
+    assert!(text.contains("[/tmp is full: 4194304 of 4194304 bytes and "), "{text}");
+    assert!(text.ends_with(" of 64 inodes are in use; delete something]\n[exit code 1]"), "{text}");
+    for path in ["/tmp/old", "/tmp/new", "/tmp/folder/new"] {
+        let refused = desk.call("write", &json!({"path": path, "content": "x".repeat(9000)}));
+        let text = refused.fails("no_space");
+        assert!(text.starts_with("no space: /tmp uses 4.0 of 4.0 MiB and "), "{text}");
+    }
+    assert_eq!(desk.call("read", &json!({"path": "/tmp/old"})).ok(), "old\n");
+    assert_eq!(desk.call("ls", &json!({"path": "/tmp"})).ok(), ".runner/\nfill\nhome/\nold\n");
+    assert_eq!(desk.bash("rm /tmp/fill; echo new > /tmp/new; cat /tmp/new").ok(), "new\n");
+
+    let filled = desk.bash("for i in $(seq 100); do : > /tmp/inode-$i || exit 1; done");
+    assert!(filled.fails("no_space").contains(" and 64 of 64 inodes are in use; delete something]"), "{filled:?}");
+    let refused = desk.call("write", &json!({"path": "/tmp/more", "content": ""}));
+    assert!(refused.fails("no_space").contains(" and 64 of 64 files; "), "{refused:?}");
+    let refused = desk.call("write", &json!({"path": "/tmp/old", "content": "x"}));
+    refused.fails("no_space");
+    assert_eq!(desk.call("read", &json!({"path": "/tmp/old"})).ok(), "old\n");
+    let job = desk.call("bash", &json!({"command": "true", "background": true}));
+    assert_eq!(job.cause(), "no_space", "{job:?}");
+    desk.bash("rm /tmp/inode-*").ok();
+    assert_eq!(desk.call("write", &json!({"path": "/tmp/old", "content": "x"})).ok(), "replaced /tmp/old: 1 bytes");
+    desk.job("true");
+}
