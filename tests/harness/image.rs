@@ -20,9 +20,8 @@ impl Variant {
         let container = made["Id"].as_str().expect("a container has an id").to_owned();
         engine("POST", &format!("/containers/{container}/start"));
         let (_, ended) = engine("POST", &format!("/containers/{container}/wait"));
-        let changes = changes.iter().map(|change| encoded(change)).collect::<Vec<_>>().join("&changes=");
-        let (status, image) =
-            engine("POST", &format!("/commit?container={container}&repo={repository}&changes={changes}"));
+        let changes = changes.iter().fold(String::new(), |all, one| format!("{all}&changes={}", encoded(one)));
+        let (status, image) = engine("POST", &format!("/commit?container={container}&repo={repository}{changes}"));
         engine("DELETE", &format!("/containers/{container}?force=1"));
         assert!(status == 201 && ended["StatusCode"] == 0, "{ended} {image}");
         Self { name: repository }
