@@ -9,22 +9,27 @@ use serde_json::Value;
 
 /// Makes a request of the engine and returns status and body.
 pub(crate) fn engine(method: &str, path: &str) -> (u16, Value) {
-    request(method, path, "")
+    request(method, path, "application/json", b"")
+}
+
+/// Makes a request with a JSON body.
+pub(crate) fn engine_with(method: &str, path: &str, body: &Value) -> (u16, Value) {
+    request(method, path, "application/json", body.to_string().as_bytes())
+}
+
+/// The engine's socket.
+pub(crate) fn socket() -> String {
+    let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+    host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock").to_owned()
 }
 
 /// Makes a request with a body.
-pub(crate) fn engine_with(method: &str, path: &str, body: &Value) -> (u16, Value) {
-    request(method, path, &body.to_string())
-}
-
-fn request(method: &str, path: &str, body: &str) -> (u16, Value) {
-    let host = std::env::var("DOCKER_HOST").unwrap_or_default();
-    let socket = host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
-    let mut stream = UnixStream::connect(socket).expect("tests need an engine: see README");
+pub(crate) fn request(method: &str, path: &str, content: &str, body: &[u8]) -> (u16, Value) {
+    let mut stream = UnixStream::connect(socket()).expect("tests need an engine: see README");
     stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a valid time");
-    let kind = "Host: engine\r\nContent-Type: application/json";
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{body}").expect("it reads");
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: {content}\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n").and_then(|()| stream.write_all(body)).expect("it reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it answers");
     let answer = String::from_utf8(answer).expect("it answers in UTF-8");

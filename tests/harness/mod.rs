@@ -2,12 +2,21 @@
 
 mod desk;
 mod engine;
+mod host;
 mod image;
+mod images;
+mod masks;
 mod place;
 mod processes;
+mod relay;
+mod session;
 
 pub(crate) use desk::{Answer, Desk};
-pub(crate) use engine::{containers_of, engine};
+pub(crate) use engine::{containers_of, engine, request, socket};
+pub(crate) use host::{is_root, long_sleep, processes, processes_with, until};
 pub(crate) use image::Variant;
-pub(crate) use place::{Place, Ran};
+pub(crate) use images::OwnImage;
+pub(crate) use place::{Place, Ran, program};
 pub(crate) use processes::{Block, resident_bytes};
+pub(crate) use relay::{Relay, Rule};
+pub(crate) use session::Session;

@@ -1,1 +1,4 @@
 //! The link survives what drops it.
+
+mod grace;
+mod restart;

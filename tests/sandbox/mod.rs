@@ -1,1 +1,6 @@
 //! The container is what was ordered, and nothing is left on the engine.
+
+mod images;
+mod minimal;
+mod record;
+mod side_by_side;

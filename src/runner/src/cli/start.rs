@@ -56,7 +56,8 @@ impl StartArgs {
             std::io::Read::read_to_string(&mut input, &mut text).map_err(failed)?;
             return Ok(Some(text));
         }
-        Ok(Some(crate::project::read_named(file, MAX_TASK)?))
+        let read = crate::project::read_named(file, MAX_TASK);
+        read.map(Some).map_err(|error| Failure::usage(error.to_string(), "name a text file, or - for standard input"))
     }
 }
 

@@ -248,7 +248,7 @@ impl Turn {
             let contains = expected.contains.as_deref().map(Template::parse).transpose()?;
             let matches = expected
                 .matches
-                .map(|pattern| Regex::new(&pattern).map_err(|error| format!("`matches` of {id:?}: {error}")))
+                .map(|pattern| Regex::new(&pattern).map_err(|error| format!("`matches` of {id:?}: {}", reason(&error))))
                 .transpose()?;
             expect.push((id, Expect { is_error: expected.is_error, contains, matches }));
         }
@@ -286,6 +286,13 @@ impl Turn {
         }
         Ok(())
     }
+}
+
+/// The last line of a pattern's error says why; those before it draw the pattern.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().next_back().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
 impl Repeat {

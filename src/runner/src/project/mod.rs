@@ -86,7 +86,10 @@ impl Project {
     pub fn agent(&self, name_or_path: &str) -> Result<Agent, ProjectError> {
         if name_or_path.contains('/') || name_or_path == "." || name_or_path == ".." {
             let path = Path::new(name_or_path);
-            let folder = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+            let folder = path.canonicalize().map_err(|error| ProjectError::NotAnAgent {
+                what: format!("{name_or_path}: {error}"),
+                hint: "name an agent of agents/, or the path of an agent's folder".to_owned(),
+            })?;
             return agent::load(self, &folder);
         }
         let folder = self.root.join("agents").join(name_or_path);
