@@ -21,7 +21,7 @@ fn request(method: &str, path: &str, body: &str) -> (u16, Value) {
     let host = std::env::var("DOCKER_HOST").unwrap_or_default();
     let socket = host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
     let mut stream = UnixStream::connect(socket).expect("tests need an engine: see README");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a valid time");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a valid time");
     let kind = "Host: engine\r\nContent-Type: application/json";
     let length = body.len();
     write!(stream, "{method} {path} HTTP/1.0\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{body}").expect("it reads");

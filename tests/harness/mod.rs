@@ -11,3 +11,8 @@ pub(crate) use engine::{containers_of, engine};
 pub(crate) use image::Variant;
 pub(crate) use place::{Place, Ran};
 pub(crate) use processes::{Block, resident_bytes};
+
+/// Lines that `seq` would print.
+pub(crate) fn seq(numbers: impl IntoIterator<Item = u64>) -> String {
+    numbers.into_iter().fold(String::new(), |lines, number| lines + &number.to_string() + "\n")
+}
