@@ -19,10 +19,9 @@ impl Variant {
         let container = made["Id"].as_str().expect("a container has an id").to_owned();
         engine("POST", &format!("/containers/{container}/start"));
         let (_, ended) = engine("POST", &format!("/containers/{container}/wait"));
-        let changes: String = changes
-            .iter()
-            .map(|change| format!("&changes={}", change.replace(' ', "%20").replace('=', "%3D")))
-            .collect();
+        let encode = |change: &&str| change.replace(' ', "%20").replace('=', "%3D");
+        let changes = std::iter::once(String::new()).chain(changes.iter().map(encode)).collect::<Vec<_>>();
+        let changes = changes.join("&changes=");
         let (status, image) = engine("POST", &format!("/commit?container={container}&repo={repository}{changes}"));
         engine("DELETE", &format!("/containers/{container}?force=1"));
         assert!(status == 201 && ended["StatusCode"] == 0, "{ended} {image}");
