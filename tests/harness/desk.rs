@@ -145,6 +145,10 @@ impl Drop for Desk {
     /// Lets the runner clean up, so that the place finds nothing left.
     fn drop(&mut self) {
         drop(self.calls.take());
+        if std::thread::panicking() {
+            // A call may be under way that nobody waits for; the place removes what is left.
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }

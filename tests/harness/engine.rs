@@ -12,7 +12,7 @@ pub(crate) fn engine(method: &str, path: &str) -> (u16, Value) {
     request(method, path, "application/json", b"")
 }
 
-/// Makes a request with a JSON body.
+/// Makes a request with a body.
 pub(crate) fn engine_with(method: &str, path: &str, body: &Value) -> (u16, Value) {
     request(method, path, "application/json", body.to_string().as_bytes())
 }
@@ -23,12 +23,12 @@ pub(crate) fn socket() -> String {
     host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock").to_owned()
 }
 
-/// Makes a request with a body.
-pub(crate) fn request(method: &str, path: &str, content: &str, body: &[u8]) -> (u16, Value) {
+/// Makes a request with a body of any kind.
+pub(super) fn request(method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, Value) {
     let mut stream = UnixStream::connect(socket()).expect("tests need an engine: see README");
     stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a valid time");
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: {content}\r\n");
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: {kind}\r\n");
     write!(stream, "{head}Content-Length: {length}\r\n\r\n").and_then(|()| stream.write_all(body)).expect("it reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it answers");

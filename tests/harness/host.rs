@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "a minute has passed without this: {what}");
+        assert!(begun.elapsed() < Duration::from_mins(1), "a minute has passed without this: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

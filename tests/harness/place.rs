@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Once;
 
 use serde_json::Value;
@@ -95,11 +95,6 @@ impl Place {
     /// Runs the program to its end.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         Ran::from(self.command(args).output().expect("the program starts"))
-    }
-
-    /// Starts the program with its output piped.
-    pub(crate) fn spawn<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Child {
-        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
     /// A sandbox of the agent `worker` that takes tool calls.

@@ -155,8 +155,9 @@ fn serve(mut client: UnixStream, state: &Mutex<State>) -> std::io::Result<()> {
                 engine.write_all(&bytes)?;
                 forward(client.try_clone()?, engine.try_clone()?);
                 meet();
-                for byte in engine.bytes() {
-                    client.write_all(&[byte?])?;
+                let mut byte = [0];
+                while engine.read(&mut byte)? != 0 {
+                    client.write_all(&byte)?;
                     std::thread::sleep(std::time::Duration::from_millis(50));
                 }
                 return Ok(());

@@ -2,14 +2,15 @@
 
 use serde_json::json;
 
-use crate::harness::{OwnImage, Place, engine};
+use crate::harness::{Place, Variant, engine, engine_with};
 
 /// ENV of an image steers neither PID 1 nor a command: what would is dropped on the way to the engine too, the rest is
 /// kept.
 #[test]
 fn variables_that_steer_loaders_are_dropped() {
-    let image = OwnImage::changed(
+    let image = Variant::new(
         "env",
+        &["/bin/true"],
         &[
             "ENV LD_PRELOAD=/tmp/x.so",
             "ENV ld_library_path=/tmp",
@@ -26,7 +27,7 @@ fn variables_that_steer_loaders_are_dropped() {
         ],
     );
     let place = Place::new();
-    place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.reference));
+    place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.name()));
     let mut desk = place.desk();
     let variables = desk.bash("env | sort").ok().to_owned();
     insta::assert_snapshot!(variables, @"
@@ -57,15 +58,16 @@ _=/bin/env
     {
         assert!(!values.iter().any(|line| line.starts_with(&format!("{steering}="))), "{kept}");
     }
-    assert_eq!(desk.bash("tr '\\0' '\\n' < /proc/1/environ; true").ok().contains("LD_PRELOAD"), false);
+    assert!(!desk.bash("tr '\\0' '\\n' < /proc/1/environ; true").ok().contains("LD_PRELOAD"));
     desk.close().exits(0);
 }
 
 /// ENTRYPOINT, CMD, USER, WORKDIR, HEALTHCHECK, EXPOSE and ONBUILD of an image change nothing.
 #[test]
 fn settings_of_an_image_change_nothing() {
-    let image = OwnImage::changed(
+    let image = Variant::new(
         "settings",
+        &["/bin/true"],
         &[
             "ENTRYPOINT [\"/bin/sleep\"]",
             "CMD [\"1\"]",
@@ -77,7 +79,7 @@ fn settings_of_an_image_change_nothing() {
         ],
     );
     let place = Place::new();
-    place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.reference));
+    place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.name()));
     let mut desk = place.desk();
     assert_eq!(
         desk.bash("pwd; readlink /proc/self/exe | grep -c bash; ls /tmp/checked 2>/dev/null | wc -l")
@@ -106,16 +108,17 @@ fn labels_like_ours_prove_nothing() {
     let place = Place::new();
     place.run(["tool", "--agent", "worker", "bash", r#"{"command": "true"}"#]).exits(0);
     let token = std::fs::read_to_string(place.state().join("token")).expect("a token");
-    let image = OwnImage::changed(
+    let image = Variant::new(
         "labels",
+        &["/bin/true"],
         &[&format!("LABEL runner.install={} runner.session=mine runner.ids=1900000000", token.trim())],
     );
-    let body = json!({"Image": image.reference, "Cmd": ["/bin/true"]}).to_string();
-    let (status, made) = crate::harness::request("POST", "/containers/create", "application/json", body.as_bytes());
+    let body = json!({"Image": image.name(), "Cmd": ["/bin/true"]});
+    let (status, made) = engine_with("POST", "/containers/create", &body);
     assert_eq!(status, 201, "{made}");
     let foreign = made["Id"].as_str().expect("an id").to_owned();
 
-    place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.reference));
+    place.agent("worker", &format!("[local]\nimage = \"{}\"\n", image.name()));
     let mut desk = place.desk();
     desk.bash("true").ok();
     let listed = place.run(["ps", "--json"]).exits(0).json();

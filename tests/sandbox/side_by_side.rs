@@ -17,17 +17,17 @@ fn blocks_of_ids_are_disjoint() {
     for (desk, sleep) in desks.iter_mut().zip(&sleeps) {
         desk.send("bash", &serde_json::json!({"command": format!("{sleep} & wait"), "timeout": 1000}));
     }
+    let mut owners = BTreeSet::new();
+    for sleep in &sleeps {
+        until("the command runs", || processes(sleep).len() == 1);
+        owners.insert(std::fs::metadata(format!("/proc/{}", processes(sleep)[0])).expect("it runs").uid());
+    }
     let mut blocks = BTreeSet::new();
     for name in places.iter().flat_map(Place::containers) {
         let labels = engine("GET", &format!("/containers/{name}/json")).1["Config"]["Labels"].clone();
         let base = labels["runner.ids"].as_str().and_then(|ids| ids.parse::<u32>().ok()).expect("a block");
         assert!(base >= 20_000 && blocks.iter().all(|other: &u32| other.abs_diff(base) >= 64), "{base} in {blocks:?}");
         blocks.insert(base);
-    }
-    let mut owners = BTreeSet::new();
-    for sleep in &sleeps {
-        until("the command runs", || processes(sleep).len() == 1);
-        owners.insert(std::fs::metadata(format!("/proc/{}", processes(sleep)[0])).expect("it runs").uid());
     }
     assert_eq!(owners, blocks, "the first id of a block is the agent's");
     for desk in &desks {

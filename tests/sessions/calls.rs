@@ -36,16 +36,9 @@ fn mistakes_go_back_to_the_model() {
     ]));
     let ran = place.run(["start", "--agent", "worker", "--json"]);
     ran.exits(0);
-    let mut shown = String::new();
-    for result in results(&place, &ran) {
-        shown.push_str(&format!(
-            "{} {} {}: {}\n",
-            result[0],
-            result[1],
-            result[2],
-            result[3].as_str().expect("a text")
-        ));
-    }
+    let line =
+        |result: &Value| format!("{} {} {}: {}", result[0], result[1], result[2], result[3].as_str().expect("a text"));
+    let shown = results(&place, &ran).iter().map(line).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(shown, @r#"
 "1/0" "bsah" "not_found": there is no tool "bsah"; did you mean `bash`? There are `bash`, `ls`, `read`, `write`.
 "2/0" "bash" "invalid": the arguments of `bash` do not fit:

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Relay, Rule, Session, engine, long_sleep, processes, processes_with, request, until};
+use crate::harness::{Place, Relay, Rule, Session, engine, engine_with, long_sleep, processes, processes_with, until};
 
 fn sleepy() -> (Place, String) {
     let place = Place::new();
@@ -77,12 +77,12 @@ fn five_agents_at_work() {
 
 /// Makes a container that is not ours, and gives its id.
 fn foreign(name: &str, labels: &Value) -> String {
-    let body = json!({"Image": "runner/minimal", "Cmd": ["/bin/true"], "Labels": labels}).to_string();
+    let body = json!({"Image": "runner/minimal", "Cmd": ["/bin/true"], "Labels": labels});
     let path = match name {
         "labelled" => format!("/containers/create?name=runner-test-{name}-{}", std::process::id()),
         _ => format!("/containers/create?name={name}"),
     };
-    let (status, made) = request("POST", &path, "application/json", body.as_bytes());
+    let (status, made) = engine_with("POST", &path, &body);
     assert_eq!(status, 201, "{made}");
     made["Id"].as_str().expect("an id").to_owned()
 }
@@ -164,8 +164,8 @@ fn a_dead_session_is_stopped_by_name() {
     let id = session.id();
     until("it works", || !processes(&sleep).is_empty());
     session.crash();
-    let stopped = place.run(["stop", &id]);
-    assert_eq!((stopped.exits(0).stdout.as_str(), stopped.stderr.as_str()), (format!("{id}  stopped\n").as_str(), ""));
+    let stop = place.run(["stop", &id]);
+    assert_eq!((stop.exits(0).stdout.as_str(), stop.stderr.as_str()), (format!("{id}  stopped\n").as_str(), ""));
     assert_eq!(place.show(&id)["cause"], "stopped");
     place.assert_clean();
 }
@@ -180,8 +180,8 @@ fn a_follower_hears_of_the_death() {
     let mut follower = Session::of(place.command(["logs", "-f", &id]));
     follower.line_with("call       bash");
     session.crash();
-    let followed = follower.end();
-    assert_eq!((followed.exits(1).stderr.as_str()), format!("its runner died; `runner stop {id}` cleans up\n"));
+    let ran = follower.end();
+    assert_eq!((ran.exits(1).stderr.as_str()), format!("its runner died; `runner stop {id}` cleans up\n"));
     recovered(&place, &[&id]);
 }
 

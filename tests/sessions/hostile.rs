@@ -17,7 +17,7 @@ const PRINTF: &str =
 
 fn hostile_place() -> Place {
     let place = Place::new();
-    let name = r#"$(printf '\033]0;owned\007\302\2332J')"#;
+    let name = r"$(printf '\033]0;owned\007\302\2332J')";
     place.script(&json!([
         {"text": HOSTILE, "calls": [
             {"id": "a", "tool": "bash", "args": {"command": format!("printf {PRINTF}; printf {PRINTF} >&2; exit 3")}},

@@ -130,7 +130,7 @@ fn several_are_stopped_at_once() {
     assert!(ids.iter().all(|id| place.show(id)["state"] == "running"));
 
     let stopped = place.run(["stop"].into_iter().chain(ids.iter().map(String::as_str)));
-    let expected: String = ids.iter().map(|id| format!("{id}  stopped\n")).collect();
+    let expected = format!("{}  stopped\n", ids.join("  stopped\n"));
     assert_eq!((stopped.exits(0).stdout.as_str(), stopped.stderr.as_str()), (expected.as_str(), ""));
     for session in sessions {
         session.end().exits(125);

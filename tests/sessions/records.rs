@@ -86,8 +86,8 @@ SESSION  worker  running  TIME  TIME
 ");
     place.run(["stop", &id]).exits(0);
     session.end().exits(125);
-    let followed = follower.end();
-    followed.exits(0).prints("ended      stopped");
+    let ran = follower.end();
+    ran.exits(0).prints("ended      stopped");
 }
 
 /// bug 18's other half: who is asked for and is not there is named, with the near ones or the remedy.
