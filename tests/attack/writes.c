@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +95,10 @@ static void attack_named(void)
 		report_result(name, DENIED "|EXDEV", link(FILES[i], "/tmp/attack-linked"));
 	}
 	for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++) {
+		/* runner/minimal has /var/tmp as a link to /tmp, where it may be written. */
+		char real[PATH_MAX];
+		if (realpath(FOLDERS[i], real) && strcmp(real, "/tmp") == 0)
+			continue;
 		snprintf(path, sizeof path, "%s/attack-new", FOLDERS[i]);
 		snprintf(name, sizeof name, "create-in%s", FOLDERS[i]);
 		try_open(name, DENIED, path, O_CREAT | O_WRONLY);

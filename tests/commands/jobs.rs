@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::command_for;
-use crate::harness::{Desk, Place};
+use crate::harness::{Desk, Place, seq};
 
 fn stop(desk: &mut Desk, job: &str) -> String {
     desk.call("bash", &json!({"stop": job})).ok().to_owned()
@@ -85,8 +85,7 @@ fn a_neighbour_keeps_its_processes_and_output() {
         command_for(1.0, "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done"),
     ]);
     answers[0].fails("timeout");
-    let whole: String = (1..=25).map(|number| format!("{number}\n")).collect();
-    assert_eq!(answers[1].ok(), whole);
+    assert_eq!(answers[1].ok(), seq(1..=25));
     answers[2].fails("timeout");
     assert_eq!(block.commands().len(), 3, "only the job is left: {:?}", block.commands());
     stop(&mut desk, &job);

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::command_for;
-use crate::harness::{Answer, Place, resident_bytes};
+use crate::harness::{Answer, Place, resident_bytes, seq};
 
 const KIB: usize = 1024;
 
@@ -24,8 +24,7 @@ fn short_output_is_whole() {
     let line = format!("{}\n", "x".repeat(209));
     let print = "line=$(head -c 209 /dev/zero | tr '\\0' x); for i in $(seq 200); do echo $line; done";
     assert_eq!(desk.bash(print).ok(), line.repeat(200));
-    let two_thousand: String = (1..=2000).map(|number| format!("{number}\n")).collect();
-    assert_eq!(desk.bash("seq 2000").ok(), two_thousand);
+    assert_eq!(desk.bash("seq 2000").ok(), seq(1..=2000));
     assert_eq!(desk.bash("head -c 51200 /dev/zero | tr '\\0' x").ok(), "x".repeat(50 * KIB));
 }
 
@@ -34,12 +33,10 @@ fn short_output_is_whole() {
 fn long_output_is_cut_and_kept() {
     let place = Place::new();
     let mut desk = place.desk();
-    let lines = |from: usize, to: usize| -> String { (from..=to).map(|number| format!("{number}\n")).collect() };
-
     let answer = desk.bash("seq 2001");
     let note = "[output cut: 2001 lines, 8898 bytes in all; 1 lines, 4 bytes left out here; all of it is in \
                 /tmp/.runner/out/1.log: use read with offset]\n";
-    assert_eq!(answer.ok(), format!("{}{note}{}", lines(1, 400), lines(402, 2001)));
+    assert_eq!(answer.ok(), format!("{}{note}{}", seq(1..=400), seq(402..=2001)));
     let rest = desk.call("read", &json!({"path": kept(&answer), "offset": 400, "limit": 3}));
     assert_eq!(rest.ok(), "400\n401\n402\n[lines 400–402 of 2001 (8898 bytes in all); continue with offset 403]");
 

@@ -46,7 +46,7 @@ fn no_output_is_lost() {
     let mut left = short;
     while left > 0 {
         let batch = left.min(160);
-        for answer in desk.together((0..batch).map(|number| command_echo(number))) {
+        for answer in desk.together((0..batch).map(command_echo)) {
             answer.ok();
             let number = answer.0["id"].as_str().expect("ids are strings");
             assert!(answer.text().starts_with("x "), "{number}: {answer:?}");

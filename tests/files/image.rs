@@ -31,7 +31,7 @@ fn png(width: u32, height: u32) -> Vec<u8> {
     };
     chunk(b"IHDR", &[&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 0, 0, 0, 0]].concat());
     // Each row begins with its filter: none.
-    let row: Vec<u8> = std::iter::once(0).chain((0..width).map(|x| (x % 256) as u8)).collect();
+    let row: Vec<u8> = std::iter::once(0).chain((0..width).map(|x| x.to_le_bytes()[0])).collect();
     let pixels = row.repeat(height as usize);
     let mut stream = vec![0x78, 0x01];
     let mut blocks = pixels.chunks(65_535).peekable();

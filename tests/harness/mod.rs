@@ -18,3 +18,8 @@ pub(crate) use place::{Place, Ran, program};
 pub(crate) use processes::{Block, resident_bytes};
 pub(crate) use relay::{Relay, Rule};
 pub(crate) use session::Session;
+
+/// Lines that `seq` would print.
+pub(crate) fn seq(numbers: impl IntoIterator<Item = u64>) -> String {
+    numbers.into_iter().fold(String::new(), |lines, number| lines + &number.to_string() + "\n")
+}

@@ -51,7 +51,8 @@ impl Tool for Ls {
                 Ok(args) => args,
                 Err(error) => return ToolResult::error(Cause::Invalid, error.to_string()),
             };
-            let request = Request::Ls { path, limit: limit.unwrap_or(DEFAULT_LIMIT) };
+            let limit = limit.unwrap_or(DEFAULT_LIMIT);
+            let request = Request::Ls { path, limit };
             let reply = match context.file_call(request, Vec::new()).await {
                 Ok(reply) => reply,
                 Err(failed) => return failed,
@@ -79,7 +80,12 @@ impl Tool for Ls {
                 text.push('\n');
             }
             if total > shown {
-                note(&mut text, &format!("[the first {shown} of {total} entries; ask for more with limit]"));
+                let rest = if shown < limit {
+                    "no more fit into a result, use bash for the rest"
+                } else {
+                    "ask for more with limit"
+                };
+                note(&mut text, &format!("[the first {shown} of {total} entries; {rest}]"));
             }
             ToolResult::ok(text, details)
         })

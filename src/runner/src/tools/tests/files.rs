@@ -125,6 +125,9 @@ fn listings_have_one_entry_a_line() {
         call("ls", json!({"path": "/tmp"}), vec![Ok(reply(outcome, serde_json::to_vec(entries).unwrap()))])
     };
     assert_eq!(told(&listing(4, 4, &entries)), (false, None, ".hidden\ndir/\nlink@ -> ../x\ntwo\\nlines\\u{1b}[2J\n"));
-    assert_eq!(listing(1, 4, &entries[..1]).text, ".hidden\n[the first 1 of 4 entries; ask for more with limit]");
+    assert_eq!(
+        listing(1, 4, &entries[..1]).text,
+        ".hidden\n[the first 1 of 4 entries; no more fit into a result, use bash for the rest]"
+    );
     assert_eq!(told(&listing(0, 0, &[])), (false, None, "(empty directory)"));
 }
