@@ -68,3 +68,22 @@ fn too_few_ids() {
     command.current_dir(place.project()).env("RUNNER_STATE", place.state());
     insta::assert_snapshot!(super::not_begun(&place, command, 3), @"engine: this user namespace has neither the ids 1900000000 to 1999999999 nor enough of 20000 to 59999 (/proc/self/uid_map, gid_map); run runner where these ids exist");
 }
+
+/// What is in the way inside: a damaged token, damaged records, another owner.
+#[test]
+fn damaged_directories() {
+    let place = Place::new();
+    place.drive().exits(0);
+    let start = || place.command(["start", "--agent", "worker"]);
+    let token = std::fs::read(place.state().join("token")).expect("a token");
+    std::fs::write(place.state().join("token"), "short\n").expect("it is ours");
+    insta::assert_snapshot!(refused_run(&place, start(), 2), @"error: STATE/token does not hold 32 hex digits; restore it, or remove it when no session of this state directory is left");
+    std::fs::write(place.state().join("token"), token).expect("it is ours");
+    std::fs::write(place.state().join("store.db"), "no database, but long enough to be looked at".repeat(100))
+        .expect("it is ours");
+    insta::assert_snapshot!(refused_run(&place, start(), 1), @"error: STATE/store.db is damaged (file is not a database); move it away or restore it from a copy, or set RUNNER_STATE to another state directory");
+    if is_root() {
+        std::os::unix::fs::chown(place.state(), Some(1), None).expect("root may");
+        insta::assert_snapshot!(refused_run(&place, start(), 2), @"error: the state directory STATE belongs to uid 1, not to you (uid 0); set RUNNER_STATE to a path of your own");
+    }
+}

@@ -156,6 +156,22 @@ fn while_it_is_removed() {
     assert_eq!(place.owners(), 0);
 }
 
+/// `runner start` recovers too, and says so before its own first line.
+#[test]
+fn the_next_start_recovers() {
+    let (place, sleep) = sleepy();
+    let mut session = place.start(&[]);
+    let id = session.id();
+    until("it works", || !processes(&sleep).is_empty());
+    session.crash();
+    place.script(&json!([{"text": "done"}]));
+    let next = place.run(["start", "--agent", "worker"]);
+    let first = next.exits(0).stdout.lines().next().expect("lines");
+    assert_eq!(first, format!("note: session {id} was ended and cleaned up: its runner had died"));
+    recovered(&place, &[&id][..0]);
+    assert_eq!(place.show(&id)["cause"], "runner_died");
+}
+
 /// `runner stop` of a session whose runner died does the same for that one.
 #[test]
 fn a_dead_session_is_stopped_by_name() {
