@@ -1,6 +1,7 @@
 //! `bash` does what its contract says.
 
 mod arguments;
+mod docker_group;
 mod endings;
 mod jobs;
 mod limits;
