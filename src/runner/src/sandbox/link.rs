@@ -228,6 +228,8 @@ impl Shared {
         let running = Running::new(self, &call.key);
         let answer = async {
             loop {
+                // What takes the sandbox away cancels its calls as well; the first is the reason.
+                self.check_gone()?;
                 if call.cancel.is_cancelled() {
                     return Ok(None);
                 }

@@ -40,7 +40,7 @@ impl<'a> Running<'a> {
                 () = cancel.cancelled(), if !was_cancelled => {
                     was_cancelled = true;
                     if !self.shared.cancel(self.key) {
-                        break Ok(cancelled());
+                        break self.shared.check_gone().map(|()| cancelled()).map_err(CallError::from);
                     }
                     let sooner = Instant::now() + timing.cancel;
                     if sooner < deadline.deadline() {
