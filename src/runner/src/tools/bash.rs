@@ -138,7 +138,7 @@ fn finished(context: Context<'_>, end: &BashEnd, reply: &Reply, timeout: &str) -
     let mut text = output(end, &reply.payload);
     let limits = &context.session.limits;
     let failed = end.end != End::Exited(0);
-    // The most telling cause comes first; every limit that was hit is named, also when the command coped with it.
+    // The most telling cause comes first; every limit that a failed command hit is named.
     let mut causes = Vec::new();
     match end.end {
         End::TimedOut => causes.push((Cause::Timeout, format!("timed out after {timeout}"))),
