@@ -80,10 +80,10 @@ fn build_toolbox(workspace: &Path, folder: &Path) -> PathBuf {
     folder.join(TRIPLE).join("toolbox").join("toolbox")
 }
 
-/// Finds the workspace's target folder from our own output folder, wherever options, variables or configuration have
-/// put it: cargo marks it with a cache tag. Without one, the output folder itself serves.
+/// Finds the target folder from our own output folder, `<target>/<profile>/build/<package>/out`, wherever options,
+/// variables or configuration have put it. With `--target` it is that target's folder in it, which serves as well.
 fn target_folder(out: &Path) -> &Path {
-    out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).unwrap_or(out)
+    out.ancestors().nth(4).expect("cargo puts OUT_DIR four folders down")
 }
 
 fn var(name: &str) -> String {
