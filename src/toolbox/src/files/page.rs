@@ -104,14 +104,16 @@ impl<'a> Page<'a> {
         &bytes[at + 1..]
     }
 
-    /// Takes the line at hand, or as much of it as there is; returns what is left.
+    /// Takes the lines at hand, or as much of one as there is; returns what is left.
     fn collect<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let (part, end) = memchr(b'\n', bytes).map_or((bytes, bytes.len()), |at| (&bytes[..at], at + 1));
-        if end > part.len() && self.begun.is_empty() && end as u64 <= MAX_LINE && part.is_ascii() {
+        if self.begun.is_empty() {
             // As most lines of most files are.
-            self.show_plain(&bytes[..end]);
-            return &bytes[end..];
+            let plain = self.show_plain(bytes);
+            if plain > 0 {
+                return &bytes[plain..];
+            }
         }
+        let (part, end) = memchr(b'\n', bytes).map_or((bytes, bytes.len()), |at| (&bytes[..at], at + 1));
         self.counter.feed(part);
         let room = LINE_BYTES - self.begun.len();
         self.begun.extend_from_slice(&part[..part.len().min(room)]);
@@ -121,16 +123,27 @@ impl<'a> Page<'a> {
         &bytes[end..]
     }
 
-    /// Shows a whole short line of ASCII as it stands.
-    fn show_plain(&mut self, line: &[u8]) {
-        if self.shown_bytes + line.len() as u64 > MAX_BYTES {
-            self.full = true;
-        } else {
-            self.shown.extend_from_slice(line);
-            self.shown_bytes += line.len() as u64;
-            self.shown_lines += 1;
+    /// Shows the whole short lines of ASCII that `bytes` begins with, as many as fit, as they stand; returns their
+    /// length.
+    fn show_plain(&mut self, bytes: &[u8]) -> usize {
+        let room = usize::try_from(MAX_BYTES - self.shown_bytes).expect("a small limit");
+        let plain = bytes[..bytes.len().min(room)].chunks(1024).take_while(|piece| piece.is_ascii()).map(<[u8]>::len);
+        let plain = plain.sum();
+        let lines_left = usize::try_from(self.most - self.shown_lines).expect("a small limit");
+        let mut end = 0;
+        let mut lines = 0;
+        for at in memchr_iter(b'\n', &bytes[..plain]).take(lines_left) {
+            if (at + 1 - end) as u64 > MAX_LINE {
+                break;
+            }
+            end = at + 1;
+            lines += 1;
         }
-        self.line += 1;
+        self.shown.extend_from_slice(&bytes[..end]);
+        self.shown_bytes += end as u64;
+        self.shown_lines += lines;
+        self.line += lines;
+        end
     }
 
     fn end_line(&mut self, newline: bool) {
