@@ -100,3 +100,24 @@ fn a_full_tmp_is_named() {
     assert_eq!(desk.call("write", &json!({"path": "/tmp/old", "content": "x"})).ok(), "replaced /tmp/old: 1 bytes");
     desk.job("true");
 }
+
+/// Bug 34, bug 36: empty files take memory that no kill gives back; so many that PID 1 would be next are refused, in
+/// /dev/shm too.
+#[test]
+fn empty_files_do_not_eat_the_memory() {
+    let place = Place::new();
+    place.agent("worker", "[local]\nmemory = \"64m\"\n");
+    let mut desk = place.desk();
+    let name = "x".repeat(200);
+    for folder in ["/tmp", "/dev/shm"] {
+        for round in ["a", "b"] {
+            let made = desk.bash(&format!(
+                "cd {folder}; for i in $(seq 60000); do : > $i-{round}-{name} || exit 1; done 2>/dev/null"
+            ));
+            // /tmp is full all along.
+            made.fails("no_space");
+        }
+        desk.bash(&format!("test $(ls {folder} | wc -l) -gt 1000")).ok();
+    }
+    assert_eq!(desk.bash("rm -f /tmp/*-* /dev/shm/*; echo fine").ok(), "fine\n");
+}
