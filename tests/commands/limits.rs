@@ -119,3 +119,23 @@ fn empty_files_do_not_eat_the_memory() {
     }
     assert_eq!(desk.bash("rm -f /tmp/*-* /dev/shm/*; echo fine").ok(), "fine\n");
 }
+
+/// T-7, bug 34: commands that are too long for the sandbox's memory are refused before PID 1 holds them, one by one and
+/// together; T-BASH-2: 10 MiB work in the smallest.
+#[test]
+fn long_commands_do_not_eat_the_memory() {
+    let place = Place::new();
+    place.agent("worker", "[local]\nmemory = \"64m\"\n");
+    let mut desk = place.desk_with("worker", &["--parallel", "2"]);
+    let long = |begin: &str, bytes: usize| json!({"command": format!("{begin} #{}", "x".repeat(bytes))});
+    assert_eq!(
+        desk.call("bash", &long("true", 40_000_000)).fails("limit"),
+        "the command has 40000006 bytes; with 64m of memory, the commands of calls that run at once may have 10922k \
+         together: write what is long to a file first, or make fewer calls at once"
+    );
+    assert_eq!(desk.call("bash", &long("echo long", (10 << 20) - 11)).ok(), "long\n");
+    let answers = desk.together([("bash", long("sleep 3; echo first", 8 << 20)), ("bash", long("true", 8 << 20))]);
+    assert_eq!(answers[0].ok(), "first\n");
+    answers[1].fails("limit");
+    assert_eq!(desk.bash("echo fine").ok(), "fine\n");
+}
