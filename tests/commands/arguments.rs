@@ -38,6 +38,11 @@ fn broken_arguments_are_named() {
             json!({"path": "/tmp/x", "content": ["a"]}),
             "- /content: the value is not of type \"string\" (rule `type`); received [\"a\"]",
         ),
+        (
+            "read",
+            json!({"path": "x", "offset": 1e30}),
+            "- /offset: the value is greater than the maximum of 9007199254740991 (rule `maximum`); received 1e+30",
+        ),
         ("ls", json!({"limit": 1.5}), "- /limit: the value is not of type \"integer\" (rule `type`); received 1.5"),
         ("ls", json!([]), "- the arguments: the value is not of type \"object\" (rule `type`); received []"),
     ] {

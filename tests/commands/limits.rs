@@ -59,6 +59,7 @@ fn a_killed_pid_1_ends_the_session() {
     let [container] = &place.containers()[..] else { panic!("one container") };
     let (status, _) = crate::harness::engine("POST", &format!("/containers/{container}/kill?signal=KILL"));
     assert_eq!(status, 204);
+    // Between calls, and without another one: the session ends by itself.
     desk.wait().exits(5).complains("the sandbox is gone: ");
     place.assert_clean();
 }
@@ -96,4 +97,45 @@ fn a_full_tmp_is_named() {
     desk.bash("rm /tmp/inode-*").ok();
     assert_eq!(desk.call("write", &json!({"path": "/tmp/old", "content": "x"})).ok(), "replaced /tmp/old: 1 bytes");
     desk.job("true");
+}
+
+/// Bug 34, bug 36: empty files take memory that no kill gives back; so many that PID 1 would be next are refused, in
+/// /dev/shm too.
+#[test]
+fn empty_files_do_not_eat_the_memory() {
+    let place = Place::new();
+    place.agent("worker", "[local]\nmemory = \"64m\"\n");
+    let mut desk = place.desk();
+    let name = "x".repeat(200);
+    for folder in ["/tmp", "/dev/shm"] {
+        for round in ["a", "b"] {
+            let made = desk.bash(&format!(
+                "cd {folder}; for i in $(seq 60000); do : > $i-{round}-{name} || exit 1; done 2>/dev/null"
+            ));
+            // /tmp is full all along.
+            made.fails("no_space");
+        }
+        desk.bash(&format!("test $(ls {folder} | wc -l) -gt 1000")).ok();
+    }
+    assert_eq!(desk.bash("rm -f /tmp/*-* /dev/shm/*; echo fine").ok(), "fine\n");
+}
+
+/// T-7, bug 34: commands that are too long for the sandbox's memory are refused before PID 1 holds them, one by one and
+/// together; T-BASH-2: 10 MiB work in the smallest.
+#[test]
+fn long_commands_do_not_eat_the_memory() {
+    let place = Place::new();
+    place.agent("worker", "[local]\nmemory = \"64m\"\n");
+    let mut desk = place.desk_with("worker", &["--parallel", "2"]);
+    let long = |begin: &str, bytes: usize| json!({"command": format!("{begin} #{}", "x".repeat(bytes))});
+    assert_eq!(
+        desk.call("bash", &long("true", 40_000_000)).fails("limit"),
+        "the command has 40000006 bytes; with 64m of memory, the commands of calls that run at once may have 10922k \
+         together: write what is long to a file first, or make fewer calls at once"
+    );
+    assert_eq!(desk.call("bash", &long("echo long", (10 << 20) - 11)).ok(), "long\n");
+    let answers = desk.together([("bash", long("sleep 3; echo first", 8 << 20)), ("bash", long("true", 8 << 20))]);
+    assert_eq!(answers[0].ok(), "first\n");
+    answers[1].fails("limit");
+    assert_eq!(desk.bash("echo fine").ok(), "fine\n");
 }

@@ -42,6 +42,7 @@ fn out_of_range() {
 #[test]
 fn against_each_other() {
     insta::assert_snapshot!(local("memory = \"1g\"\ntmpSize = \"600m\""), @"error: PROJECT/agents/worker/config.toml:3:11: local.tmpSize is 600m; with the 16m of /dev/shm it must be at most half of local.memory (1g), so at most 496m");
+    insta::assert_snapshot!(local("memory = \"64m\"\ntmpInodes = 5000"), @"error: PROJECT/agents/worker/config.toml:3:13: local.tmpInodes is 5000; with local.memory 64m it must be at most 4096, one for each 16k");
     let place = Place::new();
     place.write(
         "config.toml",

@@ -138,7 +138,7 @@ fn every_field_is_as_it_was_ordered() {
         "Mounts": mounts,
         "Tmpfs": {
             "/tmp": "rw,nosuid,nodev,exec,size=104857600,nr_inodes=5000,mode=1777",
-            "/dev/shm": "rw,nosuid,nodev,noexec,size=16777216,mode=1777"
+            "/dev/shm": "rw,nosuid,nodev,noexec,size=16777216,nr_inodes=1024,mode=1777"
         },
         "Memory": 1 << 30, "MemorySwap": 1 << 30, "NanoCpus": 500_000_000, "PidsLimit": 100, "OomScoreAdj": 500,
         "Ulimits": [

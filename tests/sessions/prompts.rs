@@ -52,7 +52,7 @@ fn the_journal_begins_with_everything_that_the_session_needs() {
         "model": "script",
         "limits": {
             "sandbox": {
-                "memory": 1u64 << 30, "milli_cpus": 500, "pids": 64, "tmp_size": 1u64 << 28, "tmp_inodes": 200_000
+                "memory": 1u64 << 30, "milli_cpus": 500, "pids": 64, "tmp_size": 1u64 << 28, "tmp_inodes": 65_536
             },
             "timeoutSeconds": 50, "bashTimeoutSeconds": 120, "maxTurns": 3, "maxTokens": Value::Null
         }

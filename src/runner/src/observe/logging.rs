@@ -70,7 +70,8 @@ fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path).is_ok_and(|found| found.len() > ENOUGH) {
         std::fs::rename(path, path.with_extension("log.old"))?;
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    // A named pipe in its place is an error; it would otherwise never open.
+    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(nix::libc::O_NONBLOCK).open(path)
 }
 
 #[derive(Clone)]
@@ -144,6 +145,14 @@ mod tests {
     fn a_broken_filter_is_named() {
         let error = init(Destination::Stderr, Some("runner=loud")).unwrap_err();
         assert!(error.to_string().starts_with("RUNNER_LOG=\"runner=loud\" is not a filter"), "{error}");
+    }
+
+    #[test]
+    fn a_named_pipe_in_its_place_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runner.log");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(open(&path).is_err());
     }
 
     #[test]

@@ -126,10 +126,8 @@ impl Written {
     /// Checks the limits of the project's file alone; whether /tmp fits into the memory is the agent's to say.
     pub(super) fn check_alone(&self) -> Result<(), ProjectError> {
         match self.resolve(&Self::default()) {
-            Err(error) if !matches!(error, LimitsError::TmpTooLarge { .. }) => {
-                Err(self.blame(&Self::default(), &error))
-            }
-            _ => Ok(()),
+            Ok(_) | Err(LimitsError::TmpTooLarge { .. } | LimitsError::TooManyInodes { .. }) => Ok(()),
+            Err(error) => Err(self.blame(&Self::default(), &error)),
         }
     }
 
@@ -150,6 +148,7 @@ impl Written {
         let keys: &[&str] = match error {
             LimitsError::NotASize { key, .. } | LimitsError::OutOfRange { key, .. } => &[*key],
             LimitsError::TmpTooLarge { .. } => &["local.tmpSize", "local.memory"],
+            LimitsError::TooManyInodes { .. } => &["local.tmpInodes", "local.memory"],
         };
         let mut places = [self, project].into_iter().flat_map(|file| keys.iter().filter_map(|key| file.place_of(key)));
         ProjectError::content(places.next().unwrap_or_else(|| Place::file("config.toml")), error.to_string())

@@ -57,7 +57,7 @@ fn an_agent_takes_the_projects_settings_and_its_own() {
         model: ModelSettings { name: "main".to_owned(), source: ModelSource::Script { file: root.join("turns.json") } },
         settings: Settings {
             image: "my/image:1".to_owned(),
-            limits: Limits { memory: 2 << 30, milli_cpus: 500, pids: 200, tmp_size: 100 << 20, tmp_inodes: 200_000 },
+            limits: Limits { memory: 2 << 30, milli_cpus: 500, pids: 200, tmp_size: 100 << 20, tmp_inodes: 131_072 },
             runtime: Some("crun".to_owned()),
             timeout: Duration::from_secs(50),
             bash_timeout: Duration::from_mins(1),

@@ -18,10 +18,17 @@ const TMP_DEFAULT: u64 = GIB;
 const TMP_INODES: std::ops::RangeInclusive<i64> = 64..=100_000_000;
 const TMP_INODES_DEFAULT: u64 = 200_000;
 
+/// Memory for each inode of /tmp: an inode with a long name takes a tenth of this, outside the size of /tmp, and stays
+/// when the kernel has killed everybody else at the memory limit, so the next to be killed is PID 1.
+const MEMORY_PER_INODE: u64 = 16 * KIB;
+
 /// Bytes of /dev/shm, which count against the memory limit like those of /tmp.
 pub(crate) const SHM_SIZE: u64 = 16 * MIB;
+/// Inodes of /dev/shm: the kernel's default is half as many as the host has pages, a few GiB of memory.
+pub(crate) const SHM_INODES: u64 = 1024;
 
-/// The limits of one sandbox. They are consistent: /tmp and /dev/shm together fit into half the memory.
+/// The limits of one sandbox. They are consistent: /tmp and /dev/shm together fit into half the memory, and so many
+/// inodes leave room for PID 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -84,6 +91,17 @@ pub enum LimitsError {
         /// The memory limit in bytes.
         memory: u64,
     },
+    /// More inodes than fit beside the rest.
+    #[error(
+        "local.tmpInodes is {inodes}; with local.memory {} it must be at most {}, one for each 16k",
+        show_size(*memory), memory / MEMORY_PER_INODE
+    )]
+    TooManyInodes {
+        /// The inodes of /tmp.
+        inodes: u64,
+        /// The memory limit in bytes.
+        memory: u64,
+    },
 }
 
 impl Limits {
@@ -98,14 +116,19 @@ impl Limits {
         if tmp_size + SHM_SIZE > memory / 2 {
             return Err(LimitsError::TmpTooLarge { tmp_size, memory });
         }
+        let most_inodes = memory / MEMORY_PER_INODE;
+        let tmp_inodes = number("local.tmpInodes", wanted.tmp_inodes, &TMP_INODES)?
+            .map_or(TMP_INODES_DEFAULT.min(most_inodes), i64::unsigned_abs);
+        if tmp_inodes > most_inodes {
+            return Err(LimitsError::TooManyInodes { inodes: tmp_inodes, memory });
+        }
         Ok(Limits {
             memory,
             milli_cpus: milli_cpus(wanted.cpus, host_cpus)?,
             pids: number("local.pids", wanted.pids, &PIDS)?
                 .map_or(PIDS_DEFAULT, |n| u32::try_from(n).unwrap_or(u32::MAX)),
             tmp_size,
-            tmp_inodes: number("local.tmpInodes", wanted.tmp_inodes, &TMP_INODES)?
-                .map_or(TMP_INODES_DEFAULT, i64::unsigned_abs),
+            tmp_inodes,
         })
     }
 }
@@ -211,7 +234,7 @@ mod tests {
         assert_eq!(Limits::resolve(&Wanted::default(), 8).unwrap(), expected);
         assert_eq!(Limits::resolve(&Wanted::default(), 1).unwrap(), Limits { milli_cpus: 1000, ..expected });
         let small = Limits::resolve(&memory("64m"), 8).unwrap();
-        assert_eq!((small.memory, small.tmp_size), (64 * MIB, 16 * MIB));
+        assert_eq!((small.memory, small.tmp_size, small.tmp_inodes), (64 * MIB, 16 * MIB, 4096));
     }
 
     /// bug 38: a limit set to 1, 0, negative or absurd → an error that names the key and the range.
@@ -264,6 +287,17 @@ mod tests {
         assert_eq!(
             refused(&both("1g", "497m")),
             "local.tmpSize is 497m; with the 16m of /dev/shm it must be at most half of local.memory (1g), so at most 496m"
+        );
+    }
+
+    /// bug 34: inodes take memory that no kill gives back, so their number is bound to it.
+    #[test]
+    fn inodes_leave_memory_for_the_rest() {
+        let both = |inodes| Wanted { tmp_inodes: Some(inodes), ..memory("1g") };
+        assert_eq!(Limits::resolve(&both(65_536), 1).unwrap().tmp_inodes, 65_536);
+        assert_eq!(
+            refused(&both(65_537)),
+            "local.tmpInodes is 65537; with local.memory 1g it must be at most 65536, one for each 16k"
         );
     }
 

@@ -15,7 +15,7 @@ use super::{
     engine::{EngineError, EngineFacts},
     environment,
     image::Image,
-    limits::{Limits, SHM_SIZE},
+    limits::{Limits, SHM_INODES, SHM_SIZE},
 };
 
 /// Label with the install's random token. Together with a recorded name it makes a container ours.
@@ -277,7 +277,7 @@ impl Spec<'_> {
         HashMap::from([
             // An engine's tmpfs is noexec unless told.
             ("/tmp".to_owned(), format!("rw,nosuid,nodev,exec,size={tmp_size},nr_inodes={tmp_inodes},mode=1777")),
-            ("/dev/shm".to_owned(), format!("rw,nosuid,nodev,noexec,size={SHM_SIZE},mode=1777")),
+            ("/dev/shm".to_owned(), format!("rw,nosuid,nodev,noexec,size={SHM_SIZE},nr_inodes={SHM_INODES},mode=1777")),
         ])
     }
 }

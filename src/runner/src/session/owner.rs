@@ -118,7 +118,8 @@ struct Found {
 
 fn probe(path: &Path, how: FlockArg) -> Result<Found, OwnerError> {
     let failed = |step, source| OwnerError::File { step, path: path.to_owned(), source };
-    let file = match OpenOptions::new().read(true).open(path) {
+    // Whatever lies there: a named pipe without a writer would never open.
+    let file = match OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found { is_held: false, lock: None }),
         Err(e) => return Err(failed("open", e)),
@@ -160,6 +161,20 @@ mod tests {
         assert!(is_alive(&state, &owner).unwrap());
         let strange = OwnerId { id: "../token".into(), host: state.token().into() };
         assert!(is_alive(&state, &strange).unwrap());
+    }
+
+    /// security.md 6: what else may lie there keeps nobody waiting.
+    #[test]
+    fn what_is_no_owner_does_no_harm() {
+        let (_folder, state) = state();
+        let owners = state.folder("owners").unwrap();
+        nix::unistd::mkfifo(&owners.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", owners.join("device")).unwrap();
+        std::fs::create_dir(owners.join("folder")).unwrap();
+        assert!(!is_alive(&state, &OwnerId { id: "pipe".into(), host: state.token().into() }).unwrap());
+        sweep(&state).unwrap();
+        let left: Vec<_> = std::fs::read_dir(&owners).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["folder"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::text::{self, fitting_head, fitting_tail, note};
-use super::{Context, Reply, Tool, ToolResult, unexpected};
+use super::{Context, Reply, Tool, ToolResult, ToolSession, unexpected};
 use crate::sandbox::limits::show_size;
 
 /// Longest time that can be asked for, in seconds: a week.
@@ -16,6 +16,10 @@ const MAX_TIMEOUT: u32 = 604_800;
 
 /// Bytes of text shown of a long output's beginning; the rest of the limit shows its end.
 const HEAD: usize = 10 * 1024;
+
+/// This part of the memory may be taken by the commands that are under way: PID 1 holds each until its shell runs, and
+/// what PID 1 holds no kill gives back. With the smallest memory it is still 10 MiB.
+const COMMANDS_PART: u64 = 6;
 
 /// The time that ending a job may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -103,12 +107,45 @@ impl Tool for Bash {
     }
 }
 
-async fn run_command(context: Context<'_>, command: String, timeout: Option<f64>, background: bool) -> ToolResult {
-    if command.len() as u64 > protocol::MAX_BODY {
-        let limit = show_size(protocol::MAX_BODY);
-        let message = format!("the command has {} bytes, more than the {limit} that fit into a call", command.len());
-        return ToolResult::error(Cause::Limit, message);
+/// Room for a command, given back when its call has ended.
+struct Room<'a> {
+    session: &'a ToolSession,
+    bytes: u64,
+}
+
+impl<'a> Room<'a> {
+    /// Takes it, or says why there is none.
+    fn take(session: &'a ToolSession, command: &str) -> Result<Self, String> {
+        let bytes = command.len() as u64;
+        let (memory, taken) = (session.limits.memory, session.commands.get() + bytes);
+        let most = memory / COMMANDS_PART / 1024 * 1024;
+        let (memory, most_shown) = (show_size(memory), show_size(most));
+        if bytes > protocol::MAX_BODY {
+            let limit = show_size(protocol::MAX_BODY);
+            return Err(format!("the command has {bytes} bytes, more than the {limit} that fit into a call"));
+        }
+        if taken > most {
+            return Err(format!(
+                "the command has {bytes} bytes; with {memory} of memory, the commands of calls that run at once may have \
+                 {most_shown} together: write what is long to a file first, or make fewer calls at once"
+            ));
+        }
+        session.commands.set(taken);
+        Ok(Self { session, bytes })
     }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.session.commands.set(self.session.commands.get() - self.bytes);
+    }
+}
+
+async fn run_command(context: Context<'_>, command: String, timeout: Option<f64>, background: bool) -> ToolResult {
+    let _room = match Room::take(context.session, &command) {
+        Ok(room) => room,
+        Err(full) => return ToolResult::error(Cause::Limit, full),
+    };
     let asked = timeout.map_or(context.session.bash_timeout, Duration::from_secs_f64);
     let timeout = asked.min(context.remaining);
     let reply = match context.call(Request::Bash { background }, command, timeout).await {

@@ -8,16 +8,19 @@ use crate::project::near;
 
 /// Most faults that are named at once.
 const MOST: usize = 8;
+/// Up to here a double is exact.
+const LARGEST: f64 = 9_007_199_254_740_991.0;
 
-/// Makes numbers of strings that stand where the schema wants a number.
+/// Makes numbers of strings that stand where the schema wants a number, and whole numbers of those with a decimal point:
+/// JSON schema calls 2.0 an integer.
 pub(super) fn coerce(schema: &Value, args: &mut Value) {
+    let wants = |kind: &str| match &schema["type"] {
+        Value::String(only) => only == kind,
+        Value::Array(any) => any.iter().any(|one| one == kind),
+        _ => false,
+    };
     match args {
         Value::String(text) => {
-            let wants = |kind: &str| match &schema["type"] {
-                Value::String(only) => only == kind,
-                Value::Array(any) => any.iter().any(|one| one == kind),
-                _ => false,
-            };
             if wants("string") || !(wants("number") || wants("integer")) {
                 return;
             }
@@ -27,9 +30,10 @@ pub(super) fn coerce(schema: &Value, args: &mut Value) {
             let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
             let number = number.ok().or_else(|| text.parse().ok().filter(|_| plain).and_then(Number::from_f64));
             if let Some(number) = number {
-                *args = Value::Number(number);
+                *args = Value::Number(if wants("integer") { whole(number) } else { number });
             }
         }
+        Value::Number(number) if wants("integer") => *number = whole(number.clone()),
         Value::Array(items) => items.iter_mut().for_each(|item| coerce(&schema["items"], item)),
         Value::Object(members) => {
             for (name, value) in members.iter_mut() {
@@ -37,6 +41,18 @@ pub(super) fn coerce(schema: &Value, args: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// The same number without a decimal point if it is a whole one that every reader of JSON knows exactly.
+fn whole(number: Number) -> Number {
+    match number.as_f64() {
+        Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() <= LARGEST =>
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number within the range checked above")]
+            Number::from(value as i64)
+        }
+        _ => number,
     }
 }
 

@@ -73,12 +73,14 @@ pub struct ToolSession {
     pub images: bool,
     /// The model was told that there is no bash.
     shell_said: Cell<bool>,
+    /// Bytes of the commands that are under way.
+    commands: Cell<u64>,
 }
 
 impl ToolSession {
     /// A new session's.
     pub fn new(bash_timeout: Duration, limits: Limits, images: bool) -> Self {
-        Self { bash_timeout, limits, images, shell_said: Cell::new(false) }
+        Self { bash_timeout, limits, images, shell_said: Cell::new(false), commands: Cell::new(0) }
     }
 }
 

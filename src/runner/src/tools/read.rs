@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::text::{self, note};
 use super::{Context, Tool, ToolResult, unexpected};
 
+/// Up to here every reader of JSON knows a number exactly.
+const MOST_LINES: u64 = (1 << 53) - 1;
+
 pub(super) struct Read;
 
 #[derive(Deserialize)]
@@ -36,8 +39,8 @@ impl Tool for Read {
             "type": "object",
             "properties": {
                 "path": {"type": "string", "minLength": 1, "maxLength": protocol::MAX_PATH, "description": "The file."},
-                "offset": {"type": "integer", "minimum": 1, "description": "First line, counted from 1."},
-                "limit": {"type": "integer", "minimum": 1, "description": "Most lines."}
+                "offset": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "description": "First line, counted from 1."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "description": "Most lines."}
             },
             "required": ["path"],
             "additionalProperties": false

@@ -182,16 +182,17 @@ the arguments of `bash` do not fit:
 fn numbers_given_as_strings_are_accepted() {
     let hands = Scripted::new(vec![
         Ok(reply(Outcome::Binary { kind: "x".to_owned(), bytes: 1 }, "")),
+        Ok(reply(Outcome::Binary { kind: "x".to_owned(), bytes: 1 }, "")),
         Ok(ended(End::Exited(0), "")),
     ]);
     call_with(&hands, &session(), "read", json!({"path": "12", "offset": "3", "limit": " 40 "}));
+    // An integer to JSON schema, and what some models write.
+    call_with(&hands, &session(), "read", json!({"path": "12", "offset": 3.0, "limit": "4e1"}));
     call_with(&hands, &session(), "bash", json!({"command": "5", "timeout": "2.5"}));
     let asked = hands.asked.borrow();
-    assert_eq!(
-        asked[0].request,
-        Request::Read { path: "12".to_owned(), offset: Some(3), limit: Some(40), images: true }
-    );
-    assert_eq!((asked[1].body.as_ref(), asked[1].timeout), (b"5".as_slice(), Duration::from_millis(2500)));
+    let window = Request::Read { path: "12".to_owned(), offset: Some(3), limit: Some(40), images: true };
+    assert_eq!((&asked[0].request, &asked[1].request), (&window, &window));
+    assert_eq!((asked[2].body.as_ref(), asked[2].timeout), (b"5".as_slice(), Duration::from_millis(2500)));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 
 use super::scripted::{Peer, bash_end, frame};
-use super::{Place, bash, timing};
-use crate::sandbox::call::{CallError, GoneKind, Reply};
+use super::{Place, bash, read, timing};
+use crate::sandbox::call::{CallError, Gone, GoneKind, Reply};
 use crate::sandbox::terms::Timing;
 
 fn ended(end: End) -> Outcome {
@@ -50,6 +50,19 @@ async fn cancel_before_the_first_connection() {
         sent.key
     });
     assert_eq!(key, "s/1/1");
+}
+
+/// T-2: a session whose sandbox died cancels what it still had in hand; that call is told of the death, not of the cancel.
+#[tokio::test]
+async fn a_cancelled_call_on_a_dead_sandbox_says_it_is_dead() {
+    let place = Place::new();
+    let link = place.link(timing());
+    link.end(Gone::new(GoneKind::Died, "its PID 1 ended with exit code 137"));
+    for call in [bash("s/1/0", "true"), read("s/1/1", "/tmp/x")] {
+        call.cancel.cancel();
+        let error = link.call(&call).await.unwrap_err();
+        assert_eq!(error.cause(), Cause::SandboxGone, "{error}");
+    }
 }
 
 /// A caller that goes away has its call cancelled, and PID 1 need not keep the result.
