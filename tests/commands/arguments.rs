@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::Place;
+use crate::harness::{Place, Ran};
 
 /// T-1, T-2: what breaks a schema is an error result that names the path, the rule and the value; the session goes on.
 #[test]
@@ -66,6 +66,28 @@ fn numbers_may_be_strings() {
     let answer = desk.call("read", &json!({"path": "/tmp/nine", "offset": "4", "limit": " 2 "}));
     assert_eq!(answer.ok(), "4\n5\n[lines 4–5 of 9 (18 bytes in all); continue with offset 6]");
     assert_eq!(desk.call("ls", &json!({"path": "/tmp", "limit": "1"})).ok().lines().count(), 2);
+}
+
+/// A result that cannot be written is no success, and what was asked for after it is not done.
+#[test]
+fn lost_results_are_a_failure() {
+    let place = Place::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let said = "error: cannot write a result: No space left on device (os error 28)\n";
+    let call = r#"{"command": "echo hello"}"#;
+    let single = Ran::from(
+        place.command(["tool", "--agent", "worker", "bash", call]).stdout(full()).output().expect("the program starts"),
+    );
+    assert_eq!(single.exits(1).stderr, said);
+    let calls = place.write("calls", "{\"id\": 1, \"tool\": \"ls\"}\n".repeat(2));
+    let mut many = place.command(["tool", "--agent", "worker", "-"]);
+    many.stdin(std::fs::File::open(calls).expect("it is there")).stdout(full());
+    assert_eq!(Ran::from(many.output().expect("the program starts")).exits(1).stderr, said);
+    let begun = place.run(["ps", "--all", "--json"]);
+    let session = begun.exits(0).stdout.split('"').find(|part| part.len() == 36).expect("an id").to_owned();
+    assert_eq!(place.bodies(&session, "tool_started").len(), 1);
+    let tools = Ran::from(place.command(["tools"]).stdout(full()).output().expect("the program starts"));
+    tools.exits(1).complains("cannot write the output");
 }
 
 /// T-2: a sandbox that dies under a call gives that call and every later one an error result; the session then ends.

@@ -24,10 +24,7 @@ pub async fn run(args: &BuildArgs) -> Result<u8, Failure> {
     let programs = Programs::find()?;
     let engine = Engine::connect(None).await?;
     let image = engine.build_minimal(&programs).await?;
-    if args.quiet {
-        output::line(&image.id);
-    } else {
-        output::line(&format!("{} is ready: {}", image.reference, image.id));
-    }
+    let line = if args.quiet { image.id } else { format!("{} is ready: {}", image.reference, image.id) };
+    output::check(output::line(&line))?;
     Ok(0)
 }

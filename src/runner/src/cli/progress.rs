@@ -50,7 +50,8 @@ struct Json;
 
 impl Watcher for Json {
     fn see(&self, progress: &Progress<'_>) {
-        output::json(progress);
+        // A reader who has left is no reason to fail: the session goes on.
+        let _ = output::json(progress);
     }
 }
 
@@ -79,7 +80,7 @@ impl Watcher for Lines {
         for line in lines(progress, seen, self.begun.elapsed(), self.style) {
             match &self.spinner {
                 Some(spinner) => spinner.println(line),
-                None => output::line(&line),
+                None => drop(output::line(&line)),
             }
         }
         if let Some(spinner) = &self.spinner {

@@ -1,5 +1,6 @@
 //! `runner tool`: tool calls in a fresh sandbox, without a model: one, or as many as standard input asks for.
 
+use std::io;
 use std::pin::pin;
 
 use base64::Engine as _;
@@ -163,7 +164,11 @@ impl Work<'_> {
         let asked = stream::iter([(Value::Null, Ok((tool.to_owned(), args.clone())))]);
         let show = |id: &Value, result: &ToolResult| {
             *failed = result.is_error;
-            if json { output::json(&Answer::new(id, result)) } else { output::text(&result.text) }
+            output::unless_closed(if json {
+                output::json(&Answer::new(id, result))
+            } else {
+                output::text(&result.text)
+            })
         };
         self.answer(asked, 1, show).await
     }
@@ -180,7 +185,7 @@ impl Work<'_> {
         &self,
         asked: impl stream::Stream<Item = Asked>,
         parallel: usize,
-        mut show: impl FnMut(&Value, &ToolResult),
+        mut show: impl FnMut(&Value, &ToolResult) -> io::Result<()>,
     ) -> Conclusion {
         let cancel = CancellationToken::new();
         let numbered = asked.take_until(cancel.cancelled()).enumerate();
@@ -211,7 +216,11 @@ impl Work<'_> {
             tokio::select! {
                 biased;
                 result = results.next() => match result {
-                    Some(Ok((id, result))) => show(&id, &result),
+                    Some(Ok((id, result))) => if let Err(error) = show(&id, &result) && end.is_none() {
+                        // Whoever asked is not told: what he asked for next may rest on it.
+                        cancel.cancel();
+                        end = Some(Conclusion::new(EndCause::Failed, format!("cannot write a result: {error}")));
+                    },
                     Some(Err(error)) => return error.into(),
                     None => break,
                 },

@@ -1,5 +1,7 @@
 //! `runner tools`: the tools and their schemas.
 
+use std::io;
+
 use serde_json::{Value, json};
 
 use super::output;
@@ -19,21 +21,22 @@ pub struct ToolsArgs {
 /// Prints the tools.
 ///
 /// # Errors
-/// None so far.
+/// Standard output cannot be written.
 pub fn run(args: &ToolsArgs) -> Result<u8, Failure> {
+    output::check(print(args.json))?;
+    Ok(0)
+}
+
+fn print(json: bool) -> io::Result<()> {
     let definitions = Registry::transport().definitions();
-    if args.json {
+    if json {
         let tool =
             |tool: &ToolDefinition| json!({"name": tool.name, "description": tool.description, "schema": tool.schema});
         let all: Vec<Value> = definitions.iter().map(tool).collect();
-        output::json(&all);
-    } else {
-        let style = Style::of_stdout();
-        for tool in &definitions {
-            output::line(&described(tool, style));
-        }
+        return output::json(&all);
     }
-    Ok(0)
+    let style = Style::of_stdout();
+    definitions.iter().try_for_each(|tool| output::line(&described(tool, style)))
 }
 
 /// A tool for people: its name with its arguments, what it does, what each argument is.
