@@ -29,10 +29,10 @@ copied in to /tmp/other: 2 files, 2 bytes
 ✓ bash {"command":"cat /tmp/in/a.txt /tmp/in/deep/b.txt > /tmp/report; echo more >> /tmp/other/a.txt"} TIME
   (no output)
 │ done
-copied /tmp/report to out: 1 files, 2 bytes
+copied /tmp/report to out: 1 file, 2 bytes
 copied /tmp/other to out: 2 files, 7 bytes
 done: the agent is done
-2 turns, 1 tool calls (0 failed), TIME; container ID is gone; exit code 0
+2 turns, 1 tool call (0 failed), TIME; container ID is gone; exit code 0
 "#);
     let out = |name: &str| fs::read_to_string(place.project().join("out").join(name)).expect("it came out");
     assert_eq!(
@@ -51,7 +51,7 @@ fn files_come_out_of_a_failed_session() {
          "expect": {"a": {"contains": "something else"}}}
     ]));
     let ran = place.run(["start", "--agent", "worker", "--out", "/tmp/report:."]);
-    ran.exits(4).prints("copied /tmp/report to .: 1 files, 5 bytes");
+    ran.exits(4).prints("copied /tmp/report to .: 1 file, 5 bytes");
     assert_eq!(fs::read_to_string(place.project().join("report")).expect("it came out"), "half\n");
 }
 
@@ -67,7 +67,7 @@ sandbox ready in TIME (container ID)
 │ done
 note: cannot copy /tmp/no-such to out: /tmp/no-such does not exist
 failed: cannot copy /tmp/no-such to out: /tmp/no-such does not exist
-1 turns, 0 tool calls (0 failed), TIME; container ID is gone; exit code 1
+1 turn, 0 tool calls (0 failed), TIME; container ID is gone; exit code 1
 ");
 }
 
@@ -104,7 +104,7 @@ fn a_kept_sandbox_stays_until_it_is_stopped() {
     let stopped = place.run(["stop", session]);
     assert_eq!(
         (stopped.exits(0).stdout.as_str(), stopped.stderr.as_str()),
-        (format!("{session}  had ended already (done)\n").as_str(), "")
+        (format!("{session}  had ended already (done); what it had left is removed\n").as_str(), "")
     );
     assert_eq!(place.show(session)["sandbox_kept"], false);
 }

@@ -28,7 +28,7 @@ started     TIME
 ended       TIME, after TIME
 image       runner/minimal
 model       script
-turns       2, 1 calls (1 failed)
+turns       2, 1 call (1 failed)
 tokens      30 in (4 cached), 5 out
 task        say hello
 answer      Done.

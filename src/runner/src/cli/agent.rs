@@ -15,13 +15,13 @@ pub struct AgentArgs {
     /// The project's folder; else it is found upward from the working directory
     #[arg(long, value_name = "FOLDER")]
     pub project: Option<PathBuf>,
-    /// Copy a file or folder into the sandbox first, to /tmp/<its name> unless told
+    /// Copy a file or folder into the sandbox first, to /tmp/<its name> unless a place is given
     #[arg(long = "in", value_name = "PATH[:/tmp/…]")]
     pub copy_in: Vec<CopyIn>,
     /// Copy a file or folder of the sandbox into a folder of this machine at the end, also after a failure
     #[arg(long = "out", value_name = "/tmp/…:DIR")]
     pub copy_out: Vec<CopyOut>,
-    /// Leave the sandbox when the session ends
+    /// Leave the sandbox running when the session ends; `runner stop SESSION` removes it
     #[arg(long)]
     pub keep: bool,
 }

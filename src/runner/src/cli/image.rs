@@ -8,8 +8,9 @@ use crate::sandbox::image::Programs;
 /// Arguments of `runner image build`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-Takes the static bash and busybox of this machine (Debian: bash-static, busybox-static; or RUNNER_STATIC_DIR) and loads
-runner/minimal into the engine. The same programs always give the same image id.")]
+Takes the static bash and busybox of this machine (Debian: bash-static, busybox-static;
+or RUNNER_STATIC_DIR) and loads runner/minimal into the engine. The same programs always
+give the same image id.")]
 pub struct BuildArgs {
     /// Print only the image's id
     #[arg(short, long)]

@@ -47,8 +47,9 @@ Examples:
   runner ps --all                        what ran and how it ended
 
 Exit codes:
-  0 done · 1 the agent failed · 2 usage or configuration · 3 engine · 4 model · 5 sandbox lost · 6 refused by policy
-  7 turn limit · 8 token limit · 70 a bug of ours · 124 timeout · 125 stopped by someone · 130 interrupted
+  0 done · 1 the agent failed · 2 usage or configuration · 3 engine · 4 model
+  5 sandbox lost · 6 refused by policy · 7 turn limit · 8 token limit
+  70 a bug of ours · 124 timeout · 125 stopped by someone · 130 interrupted
 
 Environment:
   RUNNER_STATE  the state directory          DOCKER_HOST  the engine's socket

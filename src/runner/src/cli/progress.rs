@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output;
 use super::render::arguments;
-use super::table::{Style, duration};
+use super::table::{Style, count, duration};
 use crate::observe::sanitise;
 use crate::session::progress::{Progress, Watcher};
 
@@ -123,7 +123,11 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Sty
             vec![style.dim(&format!("sandbox ready in {} (container {})", took(*duration_ms), short(container)))]
         }
         Progress::Copied { from, to, files, bytes, skipped } => {
-            let mut lines = vec![style.dim(&format!("copied {from} to {to}: {files} files, {bytes} bytes"))];
+            let mut lines = vec![style.dim(&format!(
+                "copied {from} to {to}: {}, {}",
+                count(*files, "file"),
+                count(*bytes, "byte")
+            ))];
             lines.extend(skipped.iter().map(|left| format!("  {}", style.busy(&format!("left out: {left}")))));
             lines
         }
@@ -164,9 +168,9 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Sty
         Progress::Ended { session, cause, exit_code, message, sandbox_removed, .. } => {
             let cause = if *exit_code == 0 { style.good(cause) } else { style.bad(cause) };
             let counts = format!(
-                "{} turns, {} tool calls ({} failed), {}",
-                seen.turns,
-                seen.calls,
+                "{}, {} ({} failed), {}",
+                count(seen.turns, "turn"),
+                count(seen.calls, "tool call"),
                 seen.failed,
                 took(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
             );
@@ -272,7 +276,7 @@ the model failed: too many requests; again in 500 ms
 ✗ bash {"command":"exit 3"} 12 ms exit
   one (+1 lines) [exit code 3]
 done: the agent is done
-1 turns, 1 tool calls (1 failed), 1.2 s; container 0123456789ab is gone; exit code 0
+1 turn, 1 tool call (1 failed), 1.2 s; container 0123456789ab is gone; exit code 0
 "#);
     }
 

@@ -58,6 +58,9 @@ async fn list(records: &Records, args: PsArgs, style: Style, out: &mut dyn Write
         writeln!(out, "{}", sanitise::json(&text))?;
     } else {
         table::write(out, style, &["SESSION", "AGENT", "STATE", "STARTED", "TOOK"], &rows)?;
+        if rows.is_empty() && !args.all {
+            eprintln!("none is running; `runner ps --all` lists those that have ended");
+        }
     }
     Ok(0)
 }

@@ -146,7 +146,7 @@ impl<'a> Summary<'a> {
                 field(name, value)?;
             }
         }
-        field("turns", &format!("{}, {} calls ({} failed)", self.turns, self.calls, self.failed))?;
+        field("turns", &format!("{}, {} ({} failed)", self.turns, table::count(self.calls, "call"), self.failed))?;
         let Usage { input, cached, output } = self.usage;
         field("tokens", &format!("{input} in ({cached} cached), {output} out"))?;
         if let Some(task) = self.task {

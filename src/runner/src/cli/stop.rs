@@ -62,6 +62,7 @@ async fn stop<C: Containers>(
         let said = match outcome {
             Ok(Outcome::Ended(cause)) => format!("{id}  {cause}"),
             Ok(Outcome::EndedBefore(cause)) => format!("{id}  had ended already ({cause})"),
+            Ok(Outcome::Removed(cause)) => format!("{id}  had ended already ({cause}); what it had left is removed"),
             Ok(Outcome::Waiting) => {
                 code = 1;
                 format!("{id}  has not ended within {} s; it was asked to stop", args.wait)
@@ -80,6 +81,8 @@ async fn stop<C: Containers>(
 enum Outcome {
     Ended(String),
     EndedBefore(String),
+    /// It had ended, and its sandbox was kept or could not be removed then.
+    Removed(String),
     Waiting,
 }
 
@@ -99,6 +102,7 @@ async fn stop_one<C: Containers>(
     let mut changes = store.watch();
     let mut session = store.session(id).await?;
     let ended_before = session.end.is_some();
+    let left = ended_before && !is_finished(&session);
     if !ended_before {
         store.request_stop(session.key, who()).await?;
     }
@@ -117,6 +121,7 @@ async fn stop_one<C: Containers>(
             session = store.session(id).await?;
         }
         match session.end {
+            Some((end, _)) if left => return Ok(Outcome::Removed(end.cause)),
             Some((end, _)) if ended_before => return Ok(Outcome::EndedBefore(end.cause)),
             Some((end, _)) => return Ok(Outcome::Ended(end.cause)),
             None if Instant::now() >= deadline => return Ok(Outcome::Waiting),

@@ -108,6 +108,14 @@ pub(crate) fn duration(ms: i64) -> String {
     }
 }
 
+/// A number of things: `1 file`, `2 files`.
+pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
 /// Date and time of milliseconds since 1970, here.
 pub(crate) fn date_time(ms: i64) -> String {
     local(ms, "%Y-%m-%d %H:%M:%S")
@@ -151,6 +159,11 @@ mod tests {
         write(&mut out, Style { coloured: true }, &["ONE", "TWO", "THREE"], &rows).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("\u{1b}[31mb\u{1b}[0m") && !out.contains("\u{1b}[2J"), "{out:?}");
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!([0_u32, 1, 2].map(|number| count(number, "turn")), ["0 turns", "1 turn", "2 turns"]);
     }
 
     #[test]

@@ -35,9 +35,11 @@ Examples:
   runner tool --agent hello read '{\"path\": \"SKILL.md\"}' --json
   printf '%s\\n' '{\"id\": 1, \"tool\": \"ls\", \"args\": {}}' | runner tool --agent hello -
 
-With -, each line of standard input is a call {\"id\", \"tool\", \"args\"}; each gives a line {\"id\", \"is_error\", \"text\", …}
-in the order asked. One call ends before the next begins unless --parallel says otherwise. Exit code: 1 when the one
-result is an error; with -, 0 when every line was answered.")]
+With -, each line of standard input is a call {\"id\", \"tool\", \"args\"}; each gives a
+line {\"id\", \"is_error\", \"text\", …}, in the order asked. One call ends before the next
+begins unless --parallel says otherwise.
+
+Exit code: 1 when the one result is an error; with -, 0 when every line was answered.")]
 pub struct ToolArgs {
     /// The agent and its files
     #[command(flatten)]

@@ -44,7 +44,7 @@ async fn a_session_is_summed_up() {
     state       done (exit code 0): the model stopped calling tools
     started     TIME
     ended       TIME, after TOOK
-    turns       2, 1 calls (1 failed)
+    turns       2, 1 call (1 failed)
     tokens      200 in (80 cached), 14 out
     task        say hello
     answer      hello
