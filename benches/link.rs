@@ -1,9 +1,10 @@
-//! The link and small file calls against bare sockets.
+//! The link and small file calls against bare sockets. Both sides' peers are on the last processor, this program on the
+//! first.
 
 use std::time::Duration;
 
 use super::floor::Echo;
-use super::place::{Place, bash, read};
+use super::place::{Place, bash, place_apart, read};
 use super::stats::{Bound, Figure, Pair, timed};
 
 const BLOCKS: usize = 7;
@@ -11,6 +12,7 @@ const BLOCKS: usize = 7;
 /// A round trip to PID 1 against one to an echo process that nothing confines.
 pub(crate) async fn ping(place: &Place) -> anyhow::Result<Figure> {
     let sandbox = place.sandbox().await?;
+    place_apart(&sandbox)?;
     let mut echo = Echo::start(place.folder.path())?;
     let mut pair = Pair::default();
     for _ in 0..BLOCKS {
@@ -30,6 +32,7 @@ pub(crate) async fn ping(place: &Place) -> anyhow::Result<Figure> {
 pub(crate) async fn read_1k(place: &Place) -> anyhow::Result<Figure> {
     let sandbox = place.sandbox().await?;
     bash(&sandbox, 0, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf '%63s\\n' x; done >/tmp/1k").await?;
+    place_apart(&sandbox)?;
     let mut pair = Pair::default();
     let mut number = 0;
     for _ in 0..BLOCKS {
@@ -56,6 +59,7 @@ pub(crate) async fn read_1k(place: &Place) -> anyhow::Result<Figure> {
 pub(crate) async fn read_1m(place: &Place) -> anyhow::Result<Figure> {
     let sandbox = place.sandbox().await?;
     bash(&sandbox, 0, "yes 'a line of thirty-two characters' | head -c 1048576 >/tmp/1m").await?;
+    place_apart(&sandbox)?;
     let mut echo = Echo::start(place.folder.path())?;
     let mut pair = Pair::default();
     let mut number = 0;

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::place::{Place, bash, call, processes, read};
+use super::stats::{Bound, Figure};
 use anyhow::Context;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use protocol::Request;
 use runner::sandbox::Sandbox;
-use serde_json::Value;
-
-use super::engine;
-use super::place::{Place, bash, call, read};
-use super::stats::{Bound, Figure};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -82,28 +79,14 @@ pub(crate) async fn flood(place: &Place) -> anyhow::Result<Figure> {
 /// Resident memory of PID 1 and the worker in MiB: the sum of their proportional shares, so that pages both use are
 /// counted once, with both plain sums in words.
 fn toolbox(sandbox: &Sandbox) -> anyhow::Result<(f64, String)> {
-    let found = engine::request("GET", &format!("/containers/{}/json", sandbox.container_id()), &Value::Null)?;
-    let init = found["State"]["Pid"].as_u64().context("the container runs")?;
-    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children"))?;
-    let worker = children
-        .split_ascii_whitespace()
-        .find(|pid| owner(pid).is_some_and(|uid| uid == sandbox.ids().worker))
-        .context("the worker runs")?;
-    let both = [init.to_string(), worker.to_owned()];
-    let sum =
-        |field: &str| -> anyhow::Result<u64> { both.iter().map(|pid| smaps(pid, field)).sum::<anyhow::Result<u64>>() };
+    let both = processes(sandbox)?;
+    let sum = |field: &str| -> anyhow::Result<u64> { both.iter().map(|pid| smaps(*pid, field)).sum() };
     let (shared, resident) = (sum("Pss:")?, sum("Rss:")?);
     Ok((mib(shared), format!("PID 1 and worker; counting pages that both share twice: {:.2} MiB", mib(resident))))
 }
 
-fn owner(pid: &str) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
-}
-
-fn smaps(pid: &str, field: &str) -> anyhow::Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    kib(&text, field)
+fn smaps(pid: u32, field: &str) -> anyhow::Result<u64> {
+    kib(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, field)
 }
 
 fn own_rss() -> anyhow::Result<u64> {

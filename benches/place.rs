@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use bytes::Bytes;
 use protocol::{Outcome, Request};
 use runner::sandbox::engine::Engine;
@@ -91,4 +92,26 @@ pub(crate) async fn read(sandbox: &Sandbox, number: u64, path: &str) -> anyhow::
     let reply = call(sandbox, number, request, Bytes::new()).await?;
     anyhow::ensure!(matches!(reply.outcome, Outcome::Text(_)), "{:?}", reply.outcome);
     Ok(reply)
+}
+
+/// The host's process ids of PID 1 and the resident worker.
+pub(crate) fn processes(sandbox: &Sandbox) -> anyhow::Result<[u32; 2]> {
+    let path = format!("/containers/{}/json", sandbox.container_id());
+    let found = super::engine::request("GET", &path, &serde_json::Value::Null)?;
+    let init = found["State"]["Pid"].as_u64().context("the container runs")?;
+    let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children"))?;
+    let mut children = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+    let worker = children.find(|pid| owner(*pid) == Some(sandbox.ids().worker)).context("the worker runs")?;
+    Ok([u32::try_from(init)?, worker])
+}
+
+/// Puts PID 1 and the worker where the echo process is put.
+pub(crate) fn place_apart(sandbox: &Sandbox) -> anyhow::Result<()> {
+    processes(sandbox)?.into_iter().for_each(super::floor::place_apart);
+    Ok(())
+}
+
+fn owner(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
 }
