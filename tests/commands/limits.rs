@@ -50,6 +50,21 @@ fn the_process_limit_is_named() {
     assert_eq!(desk.call("write", &json!({"path": "/tmp/x", "content": "y"})).ok(), "wrote /tmp/x: 1 bytes");
 }
 
+/// T-BASH-8: also when the limit is hit as soon as the command begins, whatever else the host has to do meanwhile.
+#[test]
+fn a_limit_that_is_hit_at_once_is_named() {
+    let place = Place::new();
+    place.agent("worker", "[local]\npids = 16\n");
+    let mut desk = place.desk();
+    // With PID 1, the file worker, this job's shell and the command's own there are as many as there may be.
+    desk.job("for i in $(seq 12); do sleep 300 & done; touch /tmp/full; wait");
+    while desk.call("read", &json!({"path": "/tmp/full"})).is_error() {}
+    for round in 0..200 {
+        let answer = desk.bash("exec sh -c ': & :'");
+        assert_eq!(answer.cause(), "pids", "round {round}: {answer:?}");
+    }
+}
+
 /// Bug 34: when PID 1 is killed, the session ends by itself, with that cause.
 #[test]
 fn a_killed_pid_1_ends_the_session() {

@@ -227,22 +227,10 @@ impl Sandbox {
 
     /// Makes one call and waits for its reply.
     pub async fn call(&self, call: ToolCall) -> Result<Reply, CallError> {
-        let answer = self.link.call(&call);
-        let mut answer = std::pin::pin!(answer);
-        let mut before = *self.lock_counters();
-        let mut reply = if let Request::Bash { background: false } = call.request {
-            // The command is on its way before the counters are read: the time costs nobody anything.
-            tokio::select! {
-                biased;
-                reply = &mut answer => reply?,
-                () = std::future::ready(()) => {
-                    before = self.read_counters().unwrap_or(before);
-                    answer.await?
-                }
-            }
-        } else {
-            answer.await?
-        };
+        // Before the command is sent: it may meet a limit before this process runs again.
+        let counted = if let Request::Bash { background: false } = call.request { self.read_counters() } else { None };
+        let before = counted.unwrap_or_else(|| *self.lock_counters());
+        let mut reply = self.link.call(&call).await?;
         if !reply.is_success()
             && let Some(after) = self.read_counters()
         {
