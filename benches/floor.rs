@@ -22,8 +22,12 @@ impl Echo {
         let listener = UnixListener::bind(&path)?;
         let child = Command::new(std::env::current_exe()?).arg(ECHO).arg(&path).stdin(Stdio::null()).spawn()?;
         let (link, _) = listener.accept()?;
-        place_apart(child.id());
         Ok(Self { child, link })
+    }
+
+    /// Process id of the echo process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends `request` bytes and reads an answer of `answer` bytes; returns the time of the round trip.
@@ -47,16 +51,37 @@ impl Drop for Echo {
     }
 }
 
-/// Puts a peer on the last processor and this program on the first, when there is more than one. Left to itself the
-/// kernel wakes a peer now on the same processor and now on another, which takes ten times as long: the two sides of a
-/// figure could not be compared.
-pub(crate) fn place_apart(peer: u32) {
-    let last = std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1);
-    for (process, core) in [(std::process::id(), 0), (peer, last)] {
-        let placed = Command::new("taskset").args(["-cp", &core.to_string(), &process.to_string()]).output();
-        if !placed.is_ok_and(|placed| placed.status.success()) {
-            eprintln!("notice: process {process} could not be put on processor {core}");
-        }
+/// Keeps this program on the first processor and its peers on the last, as long as it lives. Left to itself the kernel
+/// wakes a peer now on the same processor and now on another, which takes ten times as long: the two sides of a figure
+/// could not be compared.
+pub(crate) struct Apart {
+    cores: usize,
+}
+
+impl Apart {
+    /// Places this program.
+    pub(crate) fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        put(std::process::id(), "0");
+        Self { cores }
+    }
+
+    /// Places a peer.
+    pub(crate) fn place(&self, peer: u32) {
+        put(peer, &(self.cores - 1).to_string());
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        put(std::process::id(), &format!("0-{}", self.cores - 1));
+    }
+}
+
+fn put(process: u32, cores: &str) {
+    let put = Command::new("taskset").args(["-cp", cores, &process.to_string()]).output();
+    if !put.is_ok_and(|put| put.status.success()) {
+        eprintln!("notice: process {process} could not be put on processor {cores}");
     }
 }
 

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use super::floor::Echo;
-use super::place::{Place, bash, place_apart, read};
+use runner::sandbox::Sandbox;
+
+use super::floor::{Apart, Echo};
+use super::place::{Place, bash, processes, read};
 use super::stats::{Bound, Figure, Pair, timed};
 
 const BLOCKS: usize = 7;
@@ -12,8 +14,8 @@ const BLOCKS: usize = 7;
 /// A round trip to PID 1 against one to an echo process that nothing confines.
 pub(crate) async fn ping(place: &Place) -> anyhow::Result<Figure> {
     let sandbox = place.sandbox().await?;
-    place_apart(&sandbox)?;
     let mut echo = Echo::start(place.folder.path())?;
+    let _apart = apart(&sandbox, Some(&echo))?;
     let mut pair = Pair::default();
     for _ in 0..BLOCKS {
         pair.floor(bare(&mut echo, 1000, 32)?);
@@ -32,7 +34,7 @@ pub(crate) async fn ping(place: &Place) -> anyhow::Result<Figure> {
 pub(crate) async fn read_1k(place: &Place) -> anyhow::Result<Figure> {
     let sandbox = place.sandbox().await?;
     bash(&sandbox, 0, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf '%63s\\n' x; done >/tmp/1k").await?;
-    place_apart(&sandbox)?;
+    let _apart = apart(&sandbox, None)?;
     let mut pair = Pair::default();
     let mut number = 0;
     for _ in 0..BLOCKS {
@@ -59,8 +61,8 @@ pub(crate) async fn read_1k(place: &Place) -> anyhow::Result<Figure> {
 pub(crate) async fn read_1m(place: &Place) -> anyhow::Result<Figure> {
     let sandbox = place.sandbox().await?;
     bash(&sandbox, 0, "yes 'a line of thirty-two characters' | head -c 1048576 >/tmp/1m").await?;
-    place_apart(&sandbox)?;
     let mut echo = Echo::start(place.folder.path())?;
+    let _apart = apart(&sandbox, Some(&echo))?;
     let mut pair = Pair::default();
     let mut number = 0;
     for _ in 0..BLOCKS {
@@ -77,6 +79,14 @@ pub(crate) async fn read_1m(place: &Place) -> anyhow::Result<Figure> {
     sandbox.stop().await?;
     let detail = pair.detail("bare socket, 1 MiB", "read of a 1 MiB file (all of it scanned, 50 KiB shown)");
     Ok(Figure::judge("read_1m", pair.ratio(), "ratio", Bound::AtMost(2.0), &detail))
+}
+
+/// Puts this program on one processor and all that it talks to on another.
+fn apart(sandbox: &Sandbox, echo: Option<&Echo>) -> anyhow::Result<Apart> {
+    let apart = Apart::new();
+    let peers = processes(sandbox)?.into_iter().chain(echo.map(Echo::pid));
+    peers.for_each(|peer| apart.place(peer));
+    Ok(apart)
 }
 
 /// A block of round trips through the bare socket with answers of this many bytes.

@@ -105,12 +105,6 @@ pub(crate) fn processes(sandbox: &Sandbox) -> anyhow::Result<[u32; 2]> {
     Ok([u32::try_from(init)?, worker])
 }
 
-/// Puts PID 1 and the worker where the echo process is put.
-pub(crate) fn place_apart(sandbox: &Sandbox) -> anyhow::Result<()> {
-    processes(sandbox)?.into_iter().for_each(super::floor::place_apart);
-    Ok(())
-}
-
 fn owner(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
