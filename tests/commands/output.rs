@@ -73,7 +73,7 @@ fn floods_are_counted_and_bounded() {
     let answer = desk.bash("head -c 104857600 /dev/zero | tr '\\0' x");
     let text = answer.ok();
     let note = "\n[output cut: 1 lines, 104857600 bytes in all; 0 lines, 104806400 bytes left out here; its beginning and \
-                end are in /tmp/.runner/out/1.log: use read with offset]\n";
+                end are in /tmp/.runner/out/1.log: use bash with tail -c and head -c]\n";
     assert_eq!(text, format!("{}{note}{}", "x".repeat(10 * KIB), "x".repeat(40 * KIB)));
     assert_eq!(desk.bash("wc -c < /tmp/.runner/out/1.log").ok(), "67108864\n");
     // Everything at once and the shell is gone: what is in the pipe then counts as well.

@@ -21,6 +21,9 @@ const HEAD: usize = 10 * 1024;
 /// what PID 1 holds no kill gives back. With the smallest memory it is still 10 MiB.
 const COMMANDS_PART: u64 = 6;
 
+/// Bytes of a line from which on `read` would clip it.
+const LONG_LINE: u64 = 2_000;
+
 /// The time that ending a job may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -235,9 +238,11 @@ fn output(end: &BashEnd, payload: &[u8]) -> String {
     let bytes = end.omitted_bytes + left_out.iter().map(|part| part.len() as u64).sum::<u64>();
     let lines = end.omitted_lines + left_out.iter().map(|part| line_ends(part)).sum::<u64>();
     let mut text = shown_head;
+    // `read` pages by lines and clips long ones, so it would not show these.
+    let way = if bytes / (lines + 1) > LONG_LINE { "use bash with tail -c and head -c" } else { "use read with offset" };
     let rest = match &end.kept {
-        Some(path) if end.kept_is_cut => format!("its beginning and end are in {path}: use read with offset"),
-        Some(path) => format!("all of it is in {path}: use read with offset"),
+        Some(path) if end.kept_is_cut => format!("its beginning and end are in {path}: {way}"),
+        Some(path) => format!("all of it is in {path}: {way}"),
         None => "it was not kept: redirect it to a file under /tmp and use read".to_owned(),
     };
     note(
