@@ -239,7 +239,8 @@ fn output(end: &BashEnd, payload: &[u8]) -> String {
     let lines = end.omitted_lines + left_out.iter().map(|part| line_ends(part)).sum::<u64>();
     let mut text = shown_head;
     // `read` pages by lines and clips long ones, so it would not show these.
-    let way = if bytes / (lines + 1) > LONG_LINE { "use bash with tail -c and head -c" } else { "use read with offset" };
+    let way =
+        if bytes / (lines + 1) > LONG_LINE { "use bash with tail -c and head -c" } else { "use read with offset" };
     let rest = match &end.kept {
         Some(path) if end.kept_is_cut => format!("its beginning and end are in {path}: {way}"),
         Some(path) => format!("all of it is in {path}: {way}"),

@@ -2,6 +2,13 @@
 
 use tar::{Builder, EntryType, Header};
 
+/// The files beside the programs.
+const FILES: [(&str, &str); 3] = [
+    ("etc/passwd", include_str!("../../../../../images/minimal/etc/passwd")),
+    ("etc/group", include_str!("../../../../../images/minimal/etc/group")),
+    ("etc/hosts", include_str!("../../../../../images/minimal/etc/hosts")),
+];
+
 /// A tar file in the making. Owner root, date 0, no names of owners: nothing of the machine that makes it.
 pub(crate) struct Tree {
     tar: Builder<Vec<u8>>,
@@ -70,9 +77,9 @@ pub(crate) fn assemble(bash: &[u8], busybox: &[u8], applets: &[String]) -> Vec<u
     tree.link("usr/bin", "../bin");
     tree.link("usr/sbin", "../bin");
     tree.link("var/tmp", "../tmp");
-    tree.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", 0o644);
-    tree.file("etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644);
-    tree.file("etc/hosts", b"127.0.0.1 localhost\n", 0o644);
+    for (path, content) in FILES {
+        tree.file(path, content.as_bytes(), 0o644);
+    }
     tree.into_tar()
 }
 
