@@ -103,6 +103,5 @@ fn percentile(samples: &[Duration], percent: usize) -> Duration {
 
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("load {} on {cores} cores", text.split(' ').next().unwrap_or("?"))
+    format!("machine load {}", text.split(' ').next().unwrap_or("?"))
 }
