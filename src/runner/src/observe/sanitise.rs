@@ -133,13 +133,14 @@ mod tests {
 
         #[test]
         fn safe_characters_stay_in_order(text in text()) {
+            // Text that spells an escape itself cannot be told from one.
+            let text = text.replace('\\', "");
             let kept: String = text.chars().filter(|&c| !is_unsafe(c)).collect();
             let mut shown = line(&text).into_owned();
             for c in text.chars().filter(|&c| is_unsafe(c)) {
                 let escape = line(&c.to_string()).into_owned();
                 shown = shown.replacen(&escape, "", 1);
             }
-            // Text may spell an escape itself; then which of the two was removed does not matter.
             prop_assert_eq!(shown, kept);
         }
 
