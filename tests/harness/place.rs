@@ -1,11 +1,12 @@
 //! A temporary project with a state directory, and `runner` started in it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Once;
+use std::sync::Mutex;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -13,11 +14,19 @@ use tempfile::TempDir;
 use super::desk::Desk;
 use super::engine::containers_of;
 
+/// The image of agents that name none.
+pub(crate) const MINIMAL: &str = "runner/minimal";
+
+/// The image with the tools of a developer.
+pub(crate) const BASE: &str = "runner/base";
+
 /// A project with one agent, `worker`, on the script model, and a state directory. When it is dropped, nothing of it may
 /// be left on the engine.
 pub(crate) struct Place {
     folder: TempDir,
     settled: bool,
+    /// What its agents run in, for the message of a test that fails.
+    image: &'static str,
 }
 
 /// A finished run of the program.
@@ -34,9 +43,21 @@ pub(crate) struct Ran {
 impl Place {
     /// A new place. The worker's script has one turn that says `done`.
     pub(crate) fn new() -> Self {
-        image_once();
-        let place = Self::bare();
-        place.write("config.toml", "[models.script]\nprovider = \"script\"\nfile = \"script.json\"\n");
+        Self::on(MINIMAL)
+    }
+
+    /// A new place for each of our images: what a tool promises holds on all of them.
+    pub(crate) fn on_each_image() -> impl Iterator<Item = Self> {
+        [MINIMAL, BASE].into_iter().map(Self::on)
+    }
+
+    /// A new place whose agents run in this image.
+    pub(crate) fn on(image: &'static str) -> Self {
+        image_once(image);
+        let mut place = Self::bare();
+        place.image = image;
+        let local = if image == MINIMAL { String::new() } else { format!("[local]\nimage = \"{image}\"\n") };
+        place.write("config.toml", format!("[models.script]\nprovider = \"script\"\nfile = \"script.json\"\n{local}"));
         place.script(&serde_json::json!([{"text": "done"}]));
         place.agent("worker", "");
         place
@@ -46,7 +67,7 @@ impl Place {
     pub(crate) fn bare() -> Self {
         let folder = tempfile::Builder::new().prefix("runner-test-").tempdir().expect("a folder below /tmp");
         fs::create_dir(folder.path().join("project")).expect("a fresh folder");
-        Self { folder, settled: false }
+        Self { folder, settled: false, image: MINIMAL }
     }
 
     /// The folder above the project and the state directory.
@@ -135,6 +156,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the image was {}", self.image);
+        }
         if !self.settled && !std::thread::panicking() {
             self.assert_clean();
         }
@@ -200,19 +224,22 @@ pub(crate) fn program() -> PathBuf {
     std::env::var_os("RUNNER_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_runner")), PathBuf::from)
 }
 
-/// Makes sure that the default image is on the engine. `make test` has made it already; this is for a test that is run
-/// by itself, and costs one question.
-fn image_once() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        if !super::engine::has_image("runner/minimal:latest") {
-            let place = Place::bare();
-            let mut build = place.command(["image", "build"]);
-            let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/static");
-            if std::env::var_os("RUNNER_STATIC_DIR").is_none() && target.is_dir() {
-                build.env("RUNNER_STATIC_DIR", target);
-            }
-            Ran::from(build.output().expect("the program starts")).exits(0);
-        }
-    });
+/// Makes sure that an image of ours is on the engine. `make test` has made both already; this is for a test that is run by
+/// itself, and costs one question.
+fn image_once(image: &str) {
+    static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut made = MADE.lock().expect("no test panics while it builds an image");
+    if !made.insert(image.to_owned()) || super::engine::has_image(&format!("{image}:latest")) {
+        return;
+    }
+    let place = Place::bare();
+    let mut build = place.command(["image", "build"]);
+    if image == BASE {
+        build.args(["--base", "debian"]);
+    }
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/static");
+    if std::env::var_os("RUNNER_STATIC_DIR").is_none() && target.is_dir() {
+        build.env("RUNNER_STATIC_DIR", target);
+    }
+    Ran::from(build.output().expect("the program starts")).exits(0);
 }

@@ -8,6 +8,7 @@ mod config;
 mod error;
 mod front_matter;
 mod near;
+mod provider;
 mod read;
 mod section;
 mod settings;
@@ -21,6 +22,7 @@ pub use config::{ModelSettings, ModelSource};
 pub use error::{Place, ProjectError};
 pub use front_matter::Skill;
 pub(crate) use near::near;
+pub use provider::{Provider, ProviderSettings, ThinkingLevel};
 pub use settings::{DEFAULT_IMAGE, Settings};
 
 /// A project: the folder with config.toml.

@@ -79,7 +79,7 @@ impl Caller<'_> {
                 };
                 ready.run(context).await
             }
-            Err(refused) => refused,
+            Err(refused) => *refused,
         };
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let finished = Event::ToolFinished(ToolFinished {

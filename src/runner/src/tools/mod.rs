@@ -192,7 +192,7 @@ impl Registry {
     ///
     /// # Errors
     /// The result to give back to the model.
-    pub fn prepare(&self, name: &str, mut args: Value) -> Result<Ready<'_>, ToolResult> {
+    pub fn prepare(&self, name: &str, mut args: Value) -> Result<Ready<'_>, Box<ToolResult>> {
         let Some(entry) = self.tools.iter().find(|entry| entry.tool.name() == name) else {
             let names = || self.tools.iter().map(|entry| entry.tool.name());
             let list = names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -201,15 +201,14 @@ impl Registry {
                 None => String::new(),
             };
             let short = text::shorten(name, 100);
-            return Err(ToolResult::error(
-                Cause::NotFound,
-                format!("there is no tool {short:?}; {hint}There are {list}."),
-            ));
+            let words = format!("there is no tool {short:?}; {hint}There are {list}.");
+            return Err(Box::new(ToolResult::error(Cause::NotFound, words)));
         };
         check::coerce(&entry.schema, &mut args);
         match check::faults(&entry.schema, &entry.validator, &args) {
             Some(faults) => {
-                Err(ToolResult::error(Cause::Invalid, format!("the arguments of `{name}` do not fit:{faults}")))
+                let words = format!("the arguments of `{name}` do not fit:{faults}");
+                Err(Box::new(ToolResult::error(Cause::Invalid, words)))
             }
             None => Ok(Ready { tool: entry.tool.as_ref(), args }),
         }

@@ -60,7 +60,7 @@ fn call_with(hands: &Scripted, session: &ToolSession, name: &str, args: Value) -
     run(async {
         match registry.prepare(name, args) {
             Ok(ready) => ready.run(context).await,
-            Err(result) => result,
+            Err(result) => *result,
         }
     })
 }
