@@ -76,7 +76,7 @@ impl From<OpenError> for Failure {
             OpenError::File(_) => {
                 Some("the model's `file` in config.toml names it, relative to that config.toml".to_owned())
             }
-            OpenError::Script { .. } => None,
+            OpenError::Script { .. } | OpenError::None | OpenError::Provider { .. } => None,
         };
         Self { hint, ..Self::new(USAGE, &error) }
     }

@@ -3,6 +3,7 @@
 //! A model sees the whole conversation at every turn and keeps nothing of its own that matters: whoever has the journal
 //! can go on with it. A failed turn is an error and never a turn without calls, which would count as success.
 
+pub mod credentials;
 mod reference;
 mod retry;
 pub mod script;
@@ -80,7 +81,9 @@ pub struct AssistantTurn {
     pub text: String,
     /// The calls it asks for; none ends the session.
     pub calls: Vec<ToolCallRequest>,
-    /// The provider's message without loss, to be given back as it came.
+    /// Which model answered: `provider/model`, or `script`. Empty while nobody has said.
+    pub model: String,
+    /// The provider's message without loss, to be given back to the same model as it came.
     pub raw: Value,
     /// Tokens of this turn.
     pub usage: Usage,
@@ -157,6 +160,8 @@ pub struct ModelError {
     pub kind: FailKind,
     /// What failed, in words.
     pub message: String,
+    /// How long the provider wants to be left alone, if it says so.
+    pub retry_after: Option<std::time::Duration>,
 }
 
 /// Kinds of failure.
@@ -197,7 +202,7 @@ impl FailKind {
 impl ModelError {
     /// An error of this kind.
     pub fn new(kind: FailKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), retry_after: None }
     }
 
     pub(crate) fn cancelled() -> Self {
@@ -219,15 +224,30 @@ pub enum OpenError {
         /// What is wrong and where.
         why: String,
     },
+    /// No model was named.
+    #[error("an agent needs at least one model")]
+    None,
+    /// It is not there yet.
+    #[error("the model `{name}` cannot be asked: this runner does not speak to {provider}")]
+    Provider {
+        /// Its name in the project.
+        name: String,
+        /// Its provider.
+        provider: crate::project::Provider,
+    },
 }
 
-/// Opens the model that these settings name, with retries around it.
+/// Opens the models of these settings: the first is asked, and when it fails the next one.
 ///
 /// # Errors
-/// [`OpenError`] when its file is missing or wrong.
-pub fn open(settings: &ModelSettings) -> Result<Box<dyn Model>, OpenError> {
-    match &settings.source {
+/// [`OpenError`] when a script is missing or wrong, or a key.
+pub fn open(settings: &[ModelSettings]) -> Result<Box<dyn Model>, OpenError> {
+    let Some(first) = settings.first() else { return Err(OpenError::None) };
+    match &first.source {
         ModelSource::Script { file } => Ok(Box::new(Retrying::new(open_script(file)?))),
+        ModelSource::Provider(provider) => {
+            Err(OpenError::Provider { name: first.name.clone(), provider: provider.provider })
+        }
     }
 }
 
