@@ -76,7 +76,10 @@ impl From<OpenError> for Failure {
             OpenError::File(_) => {
                 Some("the model's `file` in config.toml names it, relative to that config.toml".to_owned())
             }
-            OpenError::Script { .. } => None,
+            OpenError::Script { .. }
+            | OpenError::NoKey { .. }
+            | OpenError::KeyCharacters { .. }
+            | OpenError::BaseUrl { .. } => None,
         };
         Self { hint, ..Self::new(USAGE, &error) }
     }

@@ -3,6 +3,7 @@
 //! A model sees the whole conversation at every turn and keeps nothing of its own that matters: whoever has the journal
 //! can go on with it. A failed turn is an error and never a turn without calls, which would count as success.
 
+pub mod provider;
 mod reference;
 mod retry;
 pub mod script;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use reference::{literal, literal_value};
 pub(crate) use retry::Retrying;
 
-use crate::project::{ModelSettings, ModelSource};
+use crate::project::{ModelSettings, ModelSource, Provider};
 
 /// Something that thinks: it answers a conversation with text and tool calls.
 pub trait Model {
@@ -157,6 +158,8 @@ pub struct ModelError {
     pub kind: FailKind,
     /// What failed, in words.
     pub message: String,
+    /// How long the provider asks to be left alone.
+    pub retry_after: Option<std::time::Duration>,
 }
 
 /// Kinds of failure.
@@ -197,7 +200,7 @@ impl FailKind {
 impl ModelError {
     /// An error of this kind.
     pub fn new(kind: FailKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), retry_after: None }
     }
 
     pub(crate) fn cancelled() -> Self {
@@ -217,6 +220,26 @@ pub enum OpenError {
         /// The file.
         file: std::path::PathBuf,
         /// What is wrong and where.
+        why: String,
+    },
+    /// The provider wants a key and there is none.
+    #[error("there is no key for {provider}; set {} or write a credential file", provider.key_variable())]
+    NoKey {
+        /// The provider.
+        provider: Provider,
+    },
+    /// The key cannot be sent.
+    #[error("the key of {provider} holds characters that no header can; was it copied whole?")]
+    KeyCharacters {
+        /// The provider.
+        provider: Provider,
+    },
+    /// The provider's address cannot be used.
+    #[error("`baseUrl` of a model of {provider} cannot be used: {why}")]
+    BaseUrl {
+        /// The provider.
+        provider: Provider,
+        /// What is wrong with it.
         why: String,
     },
 }
