@@ -77,8 +77,10 @@ impl From<OpenError> for Failure {
                 Some("the model's `file` in config.toml names it, relative to that config.toml".to_owned())
             }
             OpenError::Script { .. }
+            | OpenError::None
             | OpenError::NoKey { .. }
             | OpenError::KeyCharacters { .. }
+            | OpenError::Credential(_)
             | OpenError::BaseUrl { .. } => None,
         };
         Self { hint, ..Self::new(USAGE, &error) }

@@ -3,6 +3,7 @@
 //! A model sees the whole conversation at every turn and keeps nothing of its own that matters: whoever has the journal
 //! can go on with it. A failed turn is an error and never a turn without calls, which would count as success.
 
+pub mod credentials;
 pub mod provider;
 mod reference;
 mod retry;
@@ -81,7 +82,9 @@ pub struct AssistantTurn {
     pub text: String,
     /// The calls it asks for; none ends the session.
     pub calls: Vec<ToolCallRequest>,
-    /// The provider's message without loss, to be given back as it came.
+    /// Which model answered: `provider/model`, or `script`. Empty while nobody has said.
+    pub model: String,
+    /// The provider's message without loss, to be given back to the same model as it came.
     pub raw: Value,
     /// Tokens of this turn.
     pub usage: Usage,
@@ -158,7 +161,7 @@ pub struct ModelError {
     pub kind: FailKind,
     /// What failed, in words.
     pub message: String,
-    /// How long the provider asks to be left alone.
+    /// How long the provider wants to be left alone, if it says so.
     pub retry_after: Option<std::time::Duration>,
 }
 
@@ -222,6 +225,12 @@ pub enum OpenError {
         /// What is wrong and where.
         why: String,
     },
+    /// No model was named.
+    #[error("an agent needs at least one model")]
+    None,
+    /// A key that is there cannot be used.
+    #[error(transparent)]
+    Credential(#[from] credentials::CredentialError),
     /// The provider wants a key and there is none.
     #[error("there is no key for {provider}; set {} or write a credential file", provider.key_variable())]
     NoKey {
@@ -244,13 +253,18 @@ pub enum OpenError {
     },
 }
 
-/// Opens the model that these settings name, with retries around it.
+/// Opens the models of these settings: the first is asked, and when it fails the next one.
 ///
 /// # Errors
-/// [`OpenError`] when its file is missing or wrong.
-pub fn open(settings: &ModelSettings) -> Result<Box<dyn Model>, OpenError> {
-    match &settings.source {
+/// [`OpenError`] when a script is missing or wrong, or a key.
+pub fn open(settings: &[ModelSettings]) -> Result<Box<dyn Model>, OpenError> {
+    let Some(first) = settings.first() else { return Err(OpenError::None) };
+    match &first.source {
         ModelSource::Script { file } => Ok(Box::new(Retrying::new(open_script(file)?))),
+        ModelSource::Provider(settings) => {
+            let key = credentials::find(settings.provider)?.map(|found| found.secret);
+            Ok(Box::new(Retrying::new(provider::open(settings, key)?)))
+        }
     }
 }
 

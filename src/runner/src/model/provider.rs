@@ -91,6 +91,8 @@ pub fn open(settings: &ProviderSettings, key: Option<SecretString>) -> Result<Pr
         return Err(OpenError::NoKey { provider: settings.provider });
     }
     let wire = Wire::of(settings.provider);
+    // Nobody on the way may read a key.
+    let key = key.filter(|_| settings.keeps_secrets());
     let http = Http::new(settings, wire, key)?;
     Ok(ProviderModel { settings: settings.clone(), wire, http })
 }
@@ -186,7 +188,9 @@ impl ProviderModel {
             }
             End::Whole | End::Cut => {}
         }
-        Ok(AssistantTurn { text, calls, raw: kept::keep(&self.settings, message), usage })
+        let raw = kept::keep(&self.settings, message);
+        let model = format!("{}/{}", self.settings.provider, self.settings.model);
+        Ok(AssistantTurn { text, calls, model, raw, usage })
     }
 }
 

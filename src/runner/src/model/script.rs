@@ -189,7 +189,10 @@ impl ScriptModel {
         }
         let raw = json!({"script": {"turn": index, "round": round}});
         // A script that has run out has nothing more to ask for.
-        let Some(turn) = self.turns.get(index) else { return Ok(AssistantTurn { raw, ..AssistantTurn::default() }) };
+        let model = "script".to_owned();
+        let Some(turn) = self.turns.get(index) else {
+            return Ok(AssistantTurn { model, raw, ..AssistantTurn::default() });
+        };
         let fault = |why: String| script_error(index, &why);
         let value_of = |reference: &Reference| known.value(reference);
         let text = turn.text.render(&value_of).map_err(fault)?;
@@ -201,7 +204,7 @@ impl ScriptModel {
         if !text.is_empty() {
             let _ = events.send(ModelEvent::Text(text.clone()));
         }
-        Ok(AssistantTurn { text, calls, raw, usage: turn.usage })
+        Ok(AssistantTurn { text, calls, model, raw, usage: turn.usage })
     }
 }
 

@@ -232,7 +232,7 @@ fn a_missing_script_is_named() {
         name: "main".to_owned(),
         source: ModelSource::Script { file: PathBuf::from("/nonexistent/turns.json") },
     };
-    let error = open(&settings).err().unwrap();
+    let error = open(&[settings]).err().unwrap();
     assert_eq!(error.to_string(), "/nonexistent/turns.json: No such file or directory (os error 2)");
 }
 

@@ -144,7 +144,7 @@ the arguments of `read` do not fit:
 "#);
     insta::assert_snapshot!(refused("read", json!({"path": "a", "ofset": 1})), @r#"
 the arguments of `read` do not fit:
-- the arguments: Additional properties are not allowed ('ofset' was unexpected) (rule `additionalProperties`) (did you mean "offset"?); received {"ofset":1,"path":"a"}
+- the arguments: Additional properties are not allowed ('ofset' was unexpected) (rule `additionalProperties`) (did you mean "offset"?); received {"path":"a","ofset":1}
 "#);
     insta::assert_snapshot!(refused("read", json!({"path": "a", "limit": "many"})), @r#"
 the arguments of `read` do not fit:
