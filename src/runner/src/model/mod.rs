@@ -8,6 +8,7 @@ mod fallback;
 #[cfg(test)]
 mod fallback_tests;
 mod open;
+pub mod provider;
 mod reference;
 mod retry;
 pub mod script;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Model;
 use super::credentials::{self, CredentialError};
 use super::fallback::{Entry, Fallback};
 use super::retry::Retrying;
 use super::script::ScriptModel;
+use super::{Model, provider};
 use crate::project::{ModelSettings, ModelSource, Provider, ProviderSettings};
 
 /// Why a model cannot be opened.
@@ -23,28 +23,35 @@ pub enum OpenError {
         /// What is wrong and where.
         why: String,
     },
-    /// Its key is there and cannot be used.
+    /// A provider's model cannot be asked.
     #[error("the model `{name}` cannot be asked: {source}")]
-    Key {
+    Model {
         /// Its name in the project.
         name: String,
         /// Why.
-        source: CredentialError,
+        source: Box<OpenError>,
     },
-    /// It needs a key and there is none.
-    #[error("the model `{name}` cannot be asked: there is no key for {provider}")]
+    /// A key that is there cannot be used.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The provider wants a key and there is none.
+    #[error("there is no key for {provider}")]
     NoKey {
-        /// Its name in the project.
-        name: String,
-        /// Who would need it.
+        /// The provider.
         provider: Provider,
     },
-    /// There is nothing that could ask it.
-    #[error("the model `{name}` cannot be asked: {why}")]
-    Client {
-        /// Its name in the project, or its provider.
-        name: String,
-        /// Why.
+    /// The key cannot be sent.
+    #[error("the key of {provider} holds characters that no header can; was it copied whole?")]
+    KeyCharacters {
+        /// The provider.
+        provider: Provider,
+    },
+    /// The provider's address cannot be used.
+    #[error("`baseUrl` of a model of {provider} cannot be used: {why}")]
+    BaseUrl {
+        /// The provider.
+        provider: Provider,
+        /// What is wrong with it.
         why: String,
     },
 }
@@ -56,12 +63,13 @@ impl OpenError {
             Self::File(_) => {
                 Some("the model's `file` in config.toml names it, relative to that config.toml".to_owned())
             }
-            Self::NoKey { provider, .. } => Some(format!(
+            Self::Model { source, .. } => source.hint(),
+            Self::NoKey { provider } => Some(format!(
                 "set {}, or write the key to {} with mode 0600",
                 provider.key_variable(),
                 credentials::file_of(*provider).display()
             )),
-            Self::Script { .. } | Self::Key { .. } | Self::Client { .. } => None,
+            Self::Script { .. } | Self::Credential(_) | Self::KeyCharacters { .. } | Self::BaseUrl { .. } => None,
         }
     }
 }
@@ -84,29 +92,21 @@ fn entry(settings: &ModelSettings) -> Result<Entry, OpenError> {
             Ok(Entry { name, identity, model: Box::new(Retrying::new(model)), key: None })
         }
         ModelSource::Provider(wanted) => {
-            let key = key(&name, wanted)?;
-            let identity = format!("{}/{}", wanted.provider, wanted.model);
-            let _ = (identity, key);
-            Err(OpenError::Client { name, why: format!("this runner does not speak to {} yet", wanted.provider) })
+            provider_entry(&name, wanted).map_err(|source| OpenError::Model { name, source: Box::new(source) })
         }
     }
 }
 
-/// The key that is sent to this provider. None goes in plain text over a network, whatever the environment holds.
-fn key(name: &str, settings: &ProviderSettings) -> Result<Option<secrecy::SecretString>, OpenError> {
-    let provider = settings.provider;
-    if !settings.keeps_secrets() {
-        return Ok(None);
+fn provider_entry(name: &str, settings: &ProviderSettings) -> Result<Entry, OpenError> {
+    // No key goes in plain text over a network, whatever the environment holds.
+    let found = if settings.keeps_secrets() { credentials::find(settings.provider)? } else { None };
+    if let Some(found) = &found {
+        tracing::debug!(model = name, origin = %found.origin, "a key was found");
     }
-    let found = credentials::find(provider).map_err(|source| OpenError::Key { name: name.to_owned(), source })?;
-    match found {
-        Some(found) => {
-            tracing::debug!(model = name, origin = %found.origin, "a key was found");
-            Ok(Some(found.secret))
-        }
-        None if provider.needs_key() => Err(OpenError::NoKey { name: name.to_owned(), provider }),
-        None => Ok(None),
-    }
+    let key = found.map(|found| found.secret);
+    let model = provider::open(settings, key.clone())?;
+    let identity = format!("{}/{}", settings.provider, settings.model);
+    Ok(Entry { name: name.to_owned(), identity, model: Box::new(Retrying::new(model)), key })
 }
 
 fn open_script(file: &Path) -> Result<ScriptModel, OpenError> {
