@@ -70,13 +70,11 @@ fn huge_files() {
         place.agent("small", "[local]\nmemory = \"96m\"\ntmpSize = \"24m\"\n");
         let mut desk = place.desk_with("small", &[]);
         desk.bash(
-            "mkdir /tmp/p; cd /tmp/p; truncate -s 3G sparse; { yes 'a line of text' | head -c 1M; } >text; cp text text-sparse; \
-             truncate -s 3G text-sparse; { head -c 12M /dev/zero | tr '\\0' x; echo; } >long",
+            "mkdir /tmp/p; cd /tmp/p; truncate -s 3G sparse; { yes 'a line of text' | head -c 1000000; } >text; cp text text-sparse; \
+             truncate -s 3G text-sparse; { head -c 12000000 /dev/zero | tr '\\0' x; echo; } >long",
         )
         .ok();
         let begun = Instant::now();
-        let tree = grep(&mut desk, &json!({"pattern": "needle|x", "path": "/tmp/p"}));
-        assert!(tree.ok().starts_with("[the first") || tree.ok().contains("over the size limit"), "{tree:?}");
         let last = "[no match in 1 file; not searched: 3 over the size limit]";
         assert_eq!(grep(&mut desk, &json!({"pattern": "needle", "path": "/tmp/p"})).ok(), last);
         for (file, why) in [("sparse", "1 binary"), ("text-sparse", "1 binary"), ("long", "1 over the size limit")] {
@@ -92,10 +90,10 @@ fn huge_files() {
 fn hostile_patterns_and_rules() {
     for place in Place::on_each_image() {
         place.agent("small", "[local]\nmemory = \"96m\"\ntmpSize = \"24m\"\n");
-        let mut desk = place.desk_with("small", &["--parallel"]);
+        let mut desk = place.desk_with("small", &["--parallel", "8"]);
         desk.bash(
-            "mkdir -p /tmp/p/d; cd /tmp/p; yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx | head -c 4M >f; \
-             yes '**/*a*/**/[!b]*/**/x*' | head -c 200k >.gitignore; cp .gitignore d/.gitignore; cp .gitignore d/.ignore; touch d/f; \
+            "mkdir -p /tmp/p/d; cd /tmp/p; yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx | head -c 4000000 >f; \
+             yes '**/*a*/**/[!b]*/**/x*' | head -c 200000 >.gitignore; cp .gitignore d/.gitignore; cp .gitignore d/.ignore; touch d/f; \
              echo hello >/tmp/hello",
         )
         .ok();
