@@ -80,7 +80,10 @@ mod tests {
             folder: PathBuf::from("/p/agents/hello"),
             skill: Skill { body: "# Hello\n\nSay hello.".to_owned(), ..Skill::default() },
             params: json!({}),
-            model: ModelSettings { name: "m".to_owned(), source: ModelSource::Script { file: PathBuf::from("f") } },
+            models: vec![ModelSettings {
+                name: "m".to_owned(),
+                source: ModelSource::Script { file: PathBuf::from("f") },
+            }],
             settings: Settings {
                 image: "runner/minimal".to_owned(),
                 limits: Limits { memory: 1 << 30, milli_cpus: 1000, pids: 64, tmp_size: 1 << 28, tmp_inodes: 1000 },
