@@ -8,9 +8,7 @@ use std::io::{self, Cursor, ErrorKind, Read};
 
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
-use grep_searcher::{
-    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
-};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, SFlag, fstat, stat};
 use protocol::{Matches, Outcome, Skipped};
@@ -19,7 +17,8 @@ use super::connection::Exchange;
 use super::fault::Fault;
 use super::path::Resolved;
 use super::search::{
-    Clock, Globs, Item, ItemKind, LineKind, Lines, MAX_LINE, Pattern, Stop, Visitor, Walk, Wanted, push_name, shown_root,
+    Clock, Globs, Item, ItemKind, LineKind, Lines, MAX_LINE, Pattern, Stop, Visitor, Walk, Wanted, push_name,
+    shown_root,
 };
 use super::{Scratch, open};
 
@@ -144,18 +143,13 @@ impl Engine {
 
 fn builder(pattern: &Pattern, context: usize) -> SearcherBuilder {
     let mut builder = SearcherBuilder::new();
-    builder
-        .line_terminator(pattern.line_end)
-        .before_context(context)
-        .after_context(context)
-        .bom_sniffing(false);
+    builder.line_terminator(pattern.line_end).before_context(context).after_context(context).bom_sniffing(false);
     builder
 }
 
 impl Visitor for Search<'_> {
     fn wants(&self, item: &Item) -> bool {
-        item.kind != ItemKind::Link
-            && self.globs.as_ref().is_none_or(|globs| globs.mean(item.path, item.name, false))
+        item.kind != ItemKind::Link && self.globs.as_ref().is_none_or(|globs| globs.mean(item.path, item.name, false))
     }
 
     fn visit(&mut self, item: &Item, skipped: &mut Skipped) -> Result<(), Stop> {

@@ -66,7 +66,8 @@ fn lines_of_a_tree() {
     write(&folder, "two", "nothing\n");
     symlink("b.txt", folder.path().join("link")).unwrap();
     let reply = grep(&mut host, "two", plain);
-    let all = ".hidden:1: two\na.txt:1: two.\na/deep/x.rs:1: fn two() {}\na/deep/x.rs:2: last two\nb.txt:3: three two\n";
+    let all =
+        ".hidden:1: two\na.txt:1: two.\na/deep/x.rs:1: fn two() {}\na/deep/x.rs:2: last two\nb.txt:3: three two\n";
     assert_eq!(reply.text(), all);
     let expected = Matches {
         shown: 5,
@@ -189,7 +190,9 @@ fn made_up_files() {
     let reply = grep(&mut host, "^root:", |c| (c.path, c.glob) = (Some("/"), Some("etc/passwd")));
     assert!(reply.text().starts_with("/etc/passwd:1: root:"), "{:?}", reply.outcome);
     assert!(matches(&reply).skipped.special >= 2);
-    assert!(grep(&mut host, "^Name:", |c| c.path = Some("/proc/1/status")).text().starts_with("/proc/1/status:1: Name:"));
+    assert!(
+        grep(&mut host, "^Name:", |c| c.path = Some("/proc/1/status")).text().starts_with("/proc/1/status:1: Name:")
+    );
 }
 
 /// T-5, T-7: the limits of results, counts beyond them, and long files in bounded memory.
