@@ -7,6 +7,7 @@
 //! - `sandbox`: the container is what was ordered, images are what we allow, nothing is left on the engine.
 //! - `link`: the link between host and PID 1 survives what drops it.
 //! - `sessions`: a session from start to end, in the store, in the exit code and after a crash.
+//! - `cli`: what people and programs read reads well: transcripts, help, completions, the doctor, and nothing hostile in it.
 //! - `refusals`: bad input is named, with the place and the remedy, and nothing is half done.
 //!
 //! `harness` is the place that they run in.
@@ -14,6 +15,7 @@
 mod harness;
 
 mod attack;
+mod cli;
 mod commands;
 mod files;
 mod kill;

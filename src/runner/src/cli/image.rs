@@ -10,7 +10,11 @@ use crate::sandbox::image::Programs;
 #[command(after_help = "\
 Takes the static bash and busybox of this machine (Debian: bash-static, busybox-static;
 or RUNNER_STATIC_DIR) and loads runner/minimal into the engine. The same programs always
-give the same image id.")]
+give the same image id.
+
+Examples:
+  runner image build
+  RUNNER_STATIC_DIR=./static runner image build --quiet")]
 pub struct BuildArgs {
     /// Print only the image's id
     #[arg(short, long)]
