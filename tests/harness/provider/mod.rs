@@ -75,6 +75,7 @@ struct Inner {
     /// What it has said, for the rules that hold a conversation against it.
     issued: rules::Issued,
     hung_up: usize,
+    connections: usize,
 }
 
 impl Shared {
@@ -168,6 +169,11 @@ impl Provider {
         self.shared.lock().hung_up
     }
 
+    /// How many connections it was asked over.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.lock().connections
+    }
+
     /// Waits until it was asked this often.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, count: usize) {
@@ -206,7 +212,9 @@ fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: oneshot:
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async move {
         listener.set_nonblocking(true).expect("a socket");
-        let listener = tokio::net::TcpListener::from_std(listener).expect("a socket").tap_io(|stream| {
+        let counted = Arc::clone(&shared);
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a socket").tap_io(move |stream| {
+            counted.change(|inner| inner.connections += 1);
             let _ = stream.set_nodelay(true);
         });
         let router = axum::Router::new()
