@@ -180,7 +180,8 @@ impl ProviderModel {
             // whole has text for arguments, which no schema takes.
             End::Cut if calls.is_empty() => {
                 let written = usage.output;
-                let words = format!("the answer was cut at the most tokens that the model may write ({written} written)");
+                let words =
+                    format!("the answer was cut at the most tokens that the model may write ({written} written)");
                 return Err(Fault::new(FailKind::Invalid, words));
             }
             End::Whole | End::Cut if nothing => {

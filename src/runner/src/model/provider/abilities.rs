@@ -11,14 +11,33 @@ pub(super) fn takes_images(provider: Provider, model: &str) -> bool {
     let any = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
     match provider {
         Provider::Anthropic | Provider::Google => true,
-        Provider::Openai => !any(&["gpt-3.5", "o1-mini", "o1-preview", "o3-mini", "gpt-4-0", "audio"]) && model != "gpt-4",
+        Provider::Openai => {
+            !any(&["gpt-3.5", "o1-mini", "o1-preview", "o3-mini", "gpt-4-0", "audio"]) && model != "gpt-4"
+        }
         Provider::Xai => any(&["vision", "grok-4", "grok-5"]),
         Provider::Mistral => any(&["pixtral", "mistral-medium", "mistral-small", "mistral-large", "ministral"]),
-        Provider::Openrouter => {
-            any(&["anthropic/claude", "openai/gpt-4o", "openai/gpt-4.1", "openai/gpt-5", "google/gemini", "vision", "-vl"])
-        }
+        Provider::Openrouter => any(&[
+            "anthropic/claude",
+            "openai/gpt-4o",
+            "openai/gpt-4.1",
+            "openai/gpt-5",
+            "google/gemini",
+            "vision",
+            "-vl",
+        ]),
         Provider::Groq | Provider::Ollama | Provider::Custom => any(&[
-            "vision", "-vl", "vl:", "llava", "llama-4", "llama4", "gemma3", "gemma-3", "gemma4", "gemma-4", "pixtral", "minicpm-v",
+            "vision",
+            "-vl",
+            "vl:",
+            "llava",
+            "llama-4",
+            "llama4",
+            "gemma3",
+            "gemma-3",
+            "gemma4",
+            "gemma-4",
+            "pixtral",
+            "minicpm-v",
         ]),
     }
 }

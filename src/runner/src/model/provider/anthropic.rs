@@ -35,16 +35,15 @@ pub(super) fn body(settings: &ProviderSettings, request: &TurnRequest) -> Value 
         body["system"] = json!([{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]);
     }
     if !request.tools.is_empty() {
-        let tool = |tool: &crate::model::ToolDefinition| {
-            json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
-        };
+        let tool = |tool: &crate::model::ToolDefinition| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema});
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     let mut messages = vec![json!({"role": "user", "content": [{"type": "text", "text": request.prompt}]})];
     for step in &mut steps {
         messages.push(json!({"role": "assistant", "content": said(settings, step)}));
         if !step.results.is_empty() {
-            let results: Vec<Value> = step.ids.iter().zip(&step.results).map(|(id, result)| answered(id, result)).collect();
+            let results: Vec<Value> =
+                step.ids.iter().zip(&step.results).map(|(id, result)| answered(id, result)).collect();
             messages.push(json!({"role": "user", "content": results}));
         }
     }
@@ -79,7 +78,8 @@ fn said(settings: &ProviderSettings, step: &Step<'_>) -> Vec<Value> {
         if calls == step.ids.len() && !blocks.is_empty() {
             let mut ids = step.ids.iter();
             // A text of nothing but space is said and not taken back.
-            let blank = |block: &Value| block["type"] == "text" && block["text"].as_str().is_none_or(|t| t.trim().is_empty());
+            let blank =
+                |block: &Value| block["type"] == "text" && block["text"].as_str().is_none_or(|t| t.trim().is_empty());
             return blocks
                 .iter()
                 .filter(|block| !blank(block))

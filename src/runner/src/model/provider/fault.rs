@@ -283,7 +283,10 @@ mod tests {
         let said = |body: &str| of(400, body).words.replace("it answers 400 Bad Request: ", "");
         assert_eq!(said(r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}"#), "no");
         assert_eq!(said(r#"{"error": "model not found"}"#), "model not found");
-        assert_eq!(said(r#"[{"error": {"code": 400, "message": "bad key", "status": "INVALID_ARGUMENT"}}]"#), "bad key");
+        assert_eq!(
+            said(r#"[{"error": {"code": 400, "message": "bad key", "status": "INVALID_ARGUMENT"}}]"#),
+            "bad key"
+        );
         assert_eq!(said(r#"{"detail": [{"loc": ["body"], "msg": "extra"}]}"#), r#"[{"loc":["body"],"msg":"extra"}]"#);
         assert_eq!(said("<html><title>502 Bad Gateway</title>"), r#"an HTML page, "502 Bad Gateway""#);
         assert_eq!(said("<!DOCTYPE html>"), "an HTML page");

@@ -112,15 +112,17 @@ mod tests {
 
     #[test]
     fn events_are_their_data_lines() {
-        let text = b": hello\r\nevent: a\r\ndata: one\r\ndata:two\r\n\r\nid: 7\n\ndata: {\"x\": 1}\n\nretry: 5\ndata: [DONE]";
+        let text =
+            b": hello\r\nevent: a\r\ndata: one\r\ndata:two\r\n\r\nid: 7\n\ndata: {\"x\": 1}\n\nretry: 5\ndata: [DONE]";
         assert_eq!(decode(Framing::ServerSentEvents, &[text]), ["one\ntwo", "{\"x\": 1}", "[DONE]"]);
     }
 
     #[test]
     fn lines_are_events() {
-        assert_eq!(decode(Framing::Lines, &[b"{\"a\":1}\r\n\n{\"b\"", b":2}\n{\"c\":3}"]), [
-            "{\"a\":1}", "{\"b\":2}", "{\"c\":3}"
-        ]);
+        assert_eq!(
+            decode(Framing::Lines, &[b"{\"a\":1}\r\n\n{\"b\"", b":2}\n{\"c\":3}"]),
+            ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"]
+        );
     }
 
     #[test]

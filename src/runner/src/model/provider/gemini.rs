@@ -23,9 +23,7 @@ pub(super) fn body(settings: &ProviderSettings, request: &TurnRequest) -> Value 
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
     }
     if !request.tools.is_empty() {
-        let tool = |tool: &crate::model::ToolDefinition| {
-            json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema})
-        };
+        let tool = |tool: &crate::model::ToolDefinition| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema});
         let tools: Vec<Value> = request.tools.iter().map(tool).collect();
         body["tools"] = json!([{"functionDeclarations": tools}]);
     }

@@ -55,8 +55,7 @@ impl Http {
     pub(super) fn new(settings: &ProviderSettings, wire: Wire, key: Option<SecretString>) -> Result<Self, OpenError> {
         let unusable = |why: &str| OpenError::BaseUrl { provider: settings.provider, why: why.to_owned() };
         let (url, loopback) = address(settings, wire).map_err(|why| unusable(&why))?;
-        let headers = headers(wire, key.as_ref())
-            .ok_or(OpenError::KeyCharacters { provider: settings.provider })?;
+        let headers = headers(wire, key.as_ref()).ok_or(OpenError::KeyCharacters { provider: settings.provider })?;
         // The program's own choice of cryptography; whoever embeds us may have made another.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
@@ -305,16 +304,19 @@ mod tests {
     #[test]
     fn addresses_are_the_provider_s_or_the_one_given() {
         let own: Vec<String> = Provider::ALL.iter().filter_map(|provider| at(*provider, None).ok()).collect();
-        assert_eq!(own, [
-            "https://api.anthropic.com/v1/messages",
-            "https://api.openai.com/v1/chat/completions",
-            "https://generativelanguage.googleapis.com/v1beta/models/m%2F1:streamGenerateContent?alt=sse",
-            "https://api.groq.com/openai/v1/chat/completions",
-            "https://api.x.ai/v1/chat/completions",
-            "https://api.mistral.ai/v1/chat/completions",
-            "https://openrouter.ai/api/v1/chat/completions",
-            "http://127.0.0.1:11434/api/chat",
-        ]);
+        assert_eq!(
+            own,
+            [
+                "https://api.anthropic.com/v1/messages",
+                "https://api.openai.com/v1/chat/completions",
+                "https://generativelanguage.googleapis.com/v1beta/models/m%2F1:streamGenerateContent?alt=sse",
+                "https://api.groq.com/openai/v1/chat/completions",
+                "https://api.x.ai/v1/chat/completions",
+                "https://api.mistral.ai/v1/chat/completions",
+                "https://openrouter.ai/api/v1/chat/completions",
+                "http://127.0.0.1:11434/api/chat",
+            ]
+        );
         let custom = |base| at(Provider::Custom, Some(base));
         assert_eq!(custom("http://10.0.0.7:8000/v1/").unwrap(), "http://10.0.0.7:8000/v1/chat/completions");
         assert_eq!(custom("https://h/v1?api-version=2").unwrap(), "https://h/v1/chat/completions?api-version=2");

@@ -41,7 +41,8 @@ pub(super) fn body(settings: &ProviderSettings, request: &TurnRequest) -> Value 
         let mut images = Vec::new();
         for ((id, result), call) in step.ids.iter().zip(&step.results).zip(&step.turn.calls) {
             // Answers belong to calls by their order; newer servers also know the id.
-            let message = json!({"role": "tool", "tool_name": call.name, "tool_call_id": id, "content": result.plain()});
+            let message =
+                json!({"role": "tool", "tool_name": call.name, "tool_call_id": id, "content": result.plain()});
             messages.push(message);
             images.extend(result.image().map(|(_, bytes)| STANDARD.encode(bytes)));
         }

@@ -269,7 +269,9 @@ impl Reading {
             };
             for (key, value) in detail.as_object().into_iter().flatten() {
                 match (&mut last[key.as_str()], value) {
-                    (Value::String(text), Value::String(more)) if matches!(key.as_str(), "text" | "summary" | "data") => {
+                    (Value::String(text), Value::String(more))
+                        if matches!(key.as_str(), "text" | "summary" | "data") =>
+                    {
                         text.push_str(more);
                     }
                     (slot, value) if !value.is_null() => *slot = value.clone(),

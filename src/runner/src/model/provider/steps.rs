@@ -100,7 +100,8 @@ mod tests {
     use crate::model::ToolCallRequest;
 
     fn turn(ids: &[&str]) -> Message {
-        let call = |id: &&str| ToolCallRequest { provider_id: (*id).to_owned(), name: "ls".to_owned(), args: json!({}) };
+        let call =
+            |id: &&str| ToolCallRequest { provider_id: (*id).to_owned(), name: "ls".to_owned(), args: json!({}) };
         Message::Assistant(AssistantTurn { calls: ids.iter().map(call).collect(), ..AssistantTurn::default() })
     }
 
