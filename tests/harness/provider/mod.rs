@@ -56,6 +56,8 @@ pub(crate) struct Request {
     pub(crate) headers: BTreeMap<String, String>,
     /// The body.
     pub(crate) body: Value,
+    /// When it had come.
+    pub(crate) at: Instant,
 }
 
 /// What the server's thread and the test share.
@@ -234,7 +236,7 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap,
     let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let request = Request { path: uri.path().to_owned(), headers, body };
+    let request = Request { path: uri.path().to_owned(), headers, body, at: Instant::now() };
     let wire = shared.wire;
     let mut due = None;
     let mut refusal = None;

@@ -9,7 +9,7 @@ fn blocks(provider: &Provider) -> Vec<Value> {
     blocks.flat_map(|message| message["content"].as_array().cloned().unwrap_or_default()).collect()
 }
 
-/// Thinking, redacted thinking, text and calls, in the order in which they came: the server compares them byte for byte.
+/// M-WIRE-1: thinking, redacted thinking, text and calls, in the order in which they came: the server compares them byte for byte.
 #[tokio::test]
 async fn thinking_comes_back_as_it_was() {
     let answer = Turn::new()
@@ -27,14 +27,17 @@ async fn thinking_comes_back_as_it_was() {
     turn_of(ask(&open(), &request(messages)).await);
     assert_eq!(provider.refused(), Vec::<String>::new());
     let blocks = blocks(&provider);
-    assert_eq!(blocks, [
-        json!({"type": "thinking", "thinking": "First 日本, \"quoted\" \\ and\nlines.",
+    assert_eq!(
+        blocks,
+        [
+            json!({"type": "thinking", "thinking": "First 日本, \"quoted\" \\ and\nlines.",
             "signature": "EqQBCkgIARABGAIiQL8+/signature=="}),
-        json!({"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4a=="}),
-        json!({"type": "text", "text": "I look."}),
-        json!({"type": "thinking", "thinking": "Between.", "signature": "c2Vjb25k"}),
-        json!({"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {"path": "/tmp"}}),
-    ]);
+            json!({"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4a=="}),
+            json!({"type": "text", "text": "I look."}),
+            json!({"type": "thinking", "thinking": "Between.", "signature": "c2Vjb25k"}),
+            json!({"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {"path": "/tmp"}}),
+        ]
+    );
 }
 
 /// The server would refuse changed thinking: a test of the test.
@@ -51,20 +54,24 @@ async fn changed_thinking_is_refused_by_the_server() {
     assert!(error.message.contains("cannot be modified"), "{error}");
 }
 
-/// Fields that providers put beside the text, and arguments to the byte.
+/// M-WIRE-1: fields that providers put beside the text, and arguments to the byte.
 #[tokio::test]
 async fn openai_messages_come_back_as_they_were() {
-    let answer = Turn::new().think("Let me think.", "").say("I look.").call_as_written("c1", "ls", "{ \"path\":\t\"/tmp\"}");
+    let answer =
+        Turn::new().think("Let me think.", "").say("I look.").call_as_written("c1", "ls", "{ \"path\":\t\"/tmp\"}");
     let provider = Provider::with(Wire::Openai, [answer, Turn::new().say("Done.")]);
     let model = model(&provider, Wire::Openai);
     let turn = turn_of(ask(&model, &request(Vec::new())).await);
     let messages = vec![Message::Assistant(through_the_journal(&turn)), results(&turn)];
     turn_of(ask(&model, &request(messages)).await);
-    assert_eq!(said(&provider.last().body)[1..], [
-        json!({"role": "assistant", "content": "I look.", "reasoning_content": "Let me think.", "tool_calls": [
+    assert_eq!(
+        said(&provider.last().body)[1..],
+        [
+            json!({"role": "assistant", "content": "I look.", "reasoning_content": "Let me think.", "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{ \"path\":\t\"/tmp\"}"}}]}),
-        json!({"role": "tool", "tool_call_id": "c1", "content": "result 0 of {\"path\":\"/tmp\"}"}),
-    ]);
+            json!({"role": "tool", "tool_call_id": "c1", "content": "result 0 of {\"path\":\"/tmp\"}"}),
+        ]
+    );
 }
 
 #[tokio::test]
@@ -75,15 +82,18 @@ async fn ollama_messages_come_back_as_they_were() {
     let turn = turn_of(ask(&model, &request(Vec::new())).await);
     let messages = vec![Message::Assistant(through_the_journal(&turn)), results(&turn)];
     turn_of(ask(&model, &request(messages)).await);
-    assert_eq!(said(&provider.last().body)[1..], [
-        json!({"role": "assistant", "content": "I look.", "thinking": "Let me think.", "tool_calls": [
+    assert_eq!(
+        said(&provider.last().body)[1..],
+        [
+            json!({"role": "assistant", "content": "I look.", "thinking": "Let me think.", "tool_calls": [
             {"function": {"name": "ls", "arguments": {"path": "/tmp"}}, "id": "call00001"}]}),
-        json!({"role": "tool", "tool_name": "ls", "tool_call_id": "call00001",
+            json!({"role": "tool", "tool_name": "ls", "tool_call_id": "call00001",
             "content": "result 0 of {\"path\":\"/tmp\"}"}),
-    ]);
+        ]
+    );
 }
 
-/// Ids that repeat within a turn and in later turns: results stay with their calls, and the provider accepts them.
+/// M-WIRE-2: ids that repeat within a turn and in later turns: results stay with their calls, and the provider accepts them.
 #[tokio::test]
 async fn repeated_ids_keep_results_with_their_calls() {
     for wire in Wire::ALL {
@@ -91,11 +101,11 @@ async fn repeated_ids_keep_results_with_their_calls() {
         let model = model(&provider, wire);
         let mut messages = Vec::new();
         for round in 0..3 {
-            provider.push(
-                Turn::new()
-                    .call("same", "ls", &json!({"n": format!("{round}a")}))
-                    .call("same", "read", &json!({"n": format!("{round}b")})),
-            );
+            provider.push(Turn::new().call("same", "ls", &json!({"n": format!("{round}a")})).call(
+                "same",
+                "read",
+                &json!({"n": format!("{round}b")}),
+            ));
             let turn = turn_of(ask(&model, &request(messages.clone())).await);
             assert_eq!(turn.calls.len(), 2, "{wire:?}");
             messages.push(Message::Assistant(through_the_journal(&turn)));
@@ -131,14 +141,15 @@ async fn repeated_ids_keep_results_with_their_calls() {
     }
 }
 
-/// A turn of another model is told again without its thinking, ids and all.
+/// M-WIRE-1, M-WIRE-2: a turn of another model is told again without its thinking, ids and all.
 #[tokio::test]
 async fn a_foreign_turn_is_told_again() {
     for from in Wire::ALL {
-        let answer = Turn::new()
-            .think("secret thoughts", "foreign-signature")
-            .say("I look.")
-            .call("functions.ls:0/weird id", "ls", &json!({"path": "/tmp"}));
+        let answer = Turn::new().think("secret thoughts", "foreign-signature").say("I look.").call(
+            "functions.ls:0/weird id",
+            "ls",
+            &json!({"path": "/tmp"}),
+        );
         let first = Provider::with(from, [answer]);
         let turn = turn_of(ask(&model(&first, from), &request(Vec::new())).await);
         for to in Wire::ALL.into_iter().filter(|to| *to != from) {
@@ -172,7 +183,7 @@ async fn another_model_s_thinking_stays_away() {
     assert_eq!(blocks(&provider), [json!({"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}})]);
 }
 
-/// Images of results go where the format has a place for them.
+/// M-WIRE-4: images of results go where the format has a place for them.
 #[tokio::test]
 async fn images_are_shown() {
     for wire in Wire::ALL {

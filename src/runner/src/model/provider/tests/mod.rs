@@ -16,9 +16,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
 use super::{ProviderModel, open};
-use crate::model::{
-    AssistantTurn, CallResult, Message, Model, ModelError, ModelEvent, ToolDefinition, TurnRequest,
-};
+use crate::model::{AssistantTurn, CallResult, Message, Model, ModelError, ModelEvent, ToolDefinition, TurnRequest};
 use crate::project::{Provider as Name, ProviderSettings, ThinkingLevel};
 use server::{Answer, Fault, KEY, Provider, Turn, Wire};
 

@@ -25,7 +25,8 @@ async fn text_streams_as_it_comes() {
 async fn pieces_of_any_size_make_the_same_turn() {
     for wire in Wire::ALL {
         for size in [1, 3, 7] {
-            let answer = Turn::new().say("naïve 日本 🦀 ä").call("c1", "ls", &json!({"path": "/tmp/日本 🦀"})).in_pieces(size);
+            let answer =
+                Turn::new().say("naïve 日本 🦀 ä").call("c1", "ls", &json!({"path": "/tmp/日本 🦀"})).in_pieces(size);
             let provider = Provider::with(wire, [answer]);
             let turn = turn_of(ask(&model(&provider, wire), &request(Vec::new())).await);
             assert_eq!(turn.text, "naïve 日本 🦀 ä");
@@ -46,11 +47,14 @@ async fn calls_come_in_their_order() {
         let turn = turn_of(ask(&model(&provider, wire), &request(Vec::new())).await);
         let calls: Vec<(&str, &str, Value)> =
             turn.calls.iter().map(|c| (c.provider_id.as_str(), c.name.as_str(), c.args.clone())).collect();
-        assert_eq!(calls, [
-            ("call_a", "ls", json!({"path": "/tmp"})),
-            ("call_b", "read", json!({"path": "/tmp/x", "n": 1.5})),
-            ("call_c", "ls", json!({})),
-        ]);
+        assert_eq!(
+            calls,
+            [
+                ("call_a", "ls", json!({"path": "/tmp"})),
+                ("call_b", "read", json!({"path": "/tmp/x", "n": 1.5})),
+                ("call_c", "ls", json!({})),
+            ]
+        );
     }
 }
 
@@ -76,7 +80,7 @@ async fn a_request_is_what_the_provider_documents() {
     }
 }
 
-/// The names of models decide nothing: `gpt-5` and its like are asked through chat completions, and a name that ends like
+/// M-WIRE-5: the names of models decide nothing: `gpt-5` and its like are asked through chat completions, and a name that ends like
 /// a level of thinking is sent whole.
 #[tokio::test]
 async fn the_provider_decides_the_format_and_names_are_sent_whole() {
@@ -106,7 +110,7 @@ async fn levels_of_thinking_are_asked_for() {
     assert_eq!(asked(Wire::Ollama, ThinkingLevel::Minimal).await["think"], "low");
 }
 
-/// Arguments that are no object never become a call that runs: they stay what they are, and no schema takes them.
+/// M-WIRE-3: arguments that are no object never become a call that runs: they stay what they are, and no schema takes them.
 #[tokio::test]
 async fn malformed_arguments_are_passed_on() {
     let cases = [
@@ -140,7 +144,7 @@ async fn malformed_arguments_are_passed_on() {
     }
 }
 
-/// An answer that was cut at its limit never counts as whole: without calls it is an error, and a half call has text for
+/// M-WIRE-3: an answer that was cut at its limit never counts as whole: without calls it is an error, and a half call has text for
 /// arguments.
 #[tokio::test]
 async fn a_cut_answer_is_not_a_whole_one() {
@@ -175,7 +179,7 @@ async fn refusals_and_full_contexts_are_errors() {
     }
 }
 
-/// A turn of nothing would end the session as done; it is asked for again instead.
+/// M-WIRE-3: a turn of nothing would end the session as done; it is asked for again instead.
 #[tokio::test]
 async fn an_empty_answer_is_an_error_that_passes() {
     for wire in Wire::ALL {
@@ -204,10 +208,13 @@ async fn calls_without_good_numbers_are_told_apart() {
         // Each piece repeats id and name.
         call(json!({"index": 0, "id": "x1", "function": {"name": "ls", "arguments": "{\"a\""}}))
             + &call(json!({"index": 0, "id": "x1", "function": {"name": "ls", "arguments": ":1}"}}))
-            + &call(json!({"index": 4_000_000_000_u64, "id": "x2", "function": {"name": "read", "arguments": "{\"b\":2}"}})),
+            + &call(
+                json!({"index": 4_000_000_000_u64, "id": "x2", "function": {"name": "read", "arguments": "{\"b\":2}"}}),
+            ),
     ];
     for body in bodies {
-        let end = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}));
+        let end =
+            format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}));
         let body = (body + &end).into_bytes();
         let provider = Provider::with(Wire::Openai, [Answer::Raw { content_type: "text/event-stream", body }]);
         let turn = turn_of(ask(&model(&provider, Wire::Openai), &request(Vec::new())).await);
@@ -238,5 +245,5 @@ async fn no_key_is_no_header() {
     turn_of(ask(&model, &request(Vec::new())).await);
     assert!(!provider.last().headers.contains_key("authorization"));
     let missing = open(&settings(&provider, Wire::Anthropic), None).err().expect("a key is needed");
-    assert!(missing.to_string().contains("ANTHROPIC_API_KEY"), "{missing}");
+    assert!(missing.hint().is_some_and(|hint| hint.contains("ANTHROPIC_API_KEY")), "{missing}");
 }
