@@ -242,17 +242,14 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap,
     let mut refusal = None;
     shared.change(|inner| {
         inner.requests.push(request.clone());
-        match rules::check(wire, &request, &inner.issued) {
-            Err((status, why)) => {
-                inner.refused.push(why.clone());
-                refusal = Some((status, why));
-            }
-            Ok(()) => {
-                due = inner.answers.pop_front().or_else(|| inner.always.clone());
-                if let Some(Answer::Turn(turn)) = &due {
-                    inner.issued.remember(wire, turn);
-                }
-            }
+        if let Err((status, why)) = rules::check(wire, &request, &inner.issued) {
+            inner.refused.push(why.clone());
+            refusal = Some((status, why));
+            return;
+        }
+        due = inner.answers.pop_front().or_else(|| inner.always.clone());
+        if let Some(Answer::Turn(turn)) = &due {
+            inner.issued.remember(wire, turn);
         }
     });
     if let Some((status, why)) = refusal {

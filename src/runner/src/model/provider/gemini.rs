@@ -147,7 +147,7 @@ impl Assembler for Reading {
         }
         if let Some(finish) = candidate["finishReason"].as_str() {
             self.finish = Some(finish.to_owned());
-            self.why = candidate["finishMessage"].as_str().unwrap_or(finish).to_owned();
+            candidate["finishMessage"].as_str().unwrap_or(finish).clone_into(&mut self.why);
         }
         // The stream ends with the body: usage may follow the reason.
         Ok(false)
@@ -227,17 +227,17 @@ mod tests {
         (reading.finish(), said)
     }
 
-    fn candidate(parts: Value) -> Value {
+    fn candidate(parts: &Value) -> Value {
         json!({"candidates": [{"content": {"role": "model", "parts": parts}}]})
     }
 
     fn answer() -> Vec<Value> {
         vec![
-            candidate(json!([{"text": "Think", "thought": true}])),
-            candidate(json!([{"text": "ing.", "thought": true}])),
-            candidate(json!([{"text": "I "}])),
-            candidate(json!([{"text": "look."}, {"text": "", "thoughtSignature": "c2ln"}])),
-            candidate(json!([
+            candidate(&json!([{"text": "Think", "thought": true}])),
+            candidate(&json!([{"text": "ing.", "thought": true}])),
+            candidate(&json!([{"text": "I "}])),
+            candidate(&json!([{"text": "look."}, {"text": "", "thoughtSignature": "c2ln"}])),
+            candidate(&json!([
                 {"functionCall": {"name": "ls", "args": {"path": "/tmp"}}, "thoughtSignature": "Y2FsbA=="},
                 {"functionCall": {"name": "read"}},
             ])),

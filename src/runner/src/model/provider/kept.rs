@@ -15,7 +15,9 @@ pub(super) fn tokens(value: &Value) -> u64 {
 
 /// Keeps a message.
 pub(super) fn keep(settings: &ProviderSettings, message: Value) -> Value {
-    json!({"provider": settings.provider.name(), "model": settings.model, "message": message})
+    let mut raw = json!({"provider": settings.provider.name(), "model": settings.model});
+    raw["message"] = message;
+    raw
 }
 
 /// The message again, if this provider's model said it.
