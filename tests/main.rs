@@ -2,6 +2,7 @@
 //!
 //! - `commands`: `bash` does what its contract says, jobs, limits and output included.
 //! - `files`: `read`, `write`, `ls`, and copies in and out.
+//! - `search`: `grep` and `find`.
 //! - `kill`: no process of a finished call survives, whatever it tried.
 //! - `attack`: an agent that attacks its box gets nowhere.
 //! - `sandbox`: the container is what was ordered, images are what we allow, nothing is left on the engine.
@@ -22,4 +23,5 @@ mod link;
 mod models;
 mod refusals;
 mod sandbox;
+mod search;
 mod sessions;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use runner::cli::{self, Cli, Command, ImageCommand};
+use runner::cli::{self, Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
             Command::Show(args) => Ok(cli::show::run(args).await?),
             Command::Logs(args) => Ok(cli::logs::run(args).await?),
             Command::Stop(args) => Ok(cli::stop::run(args).await?),
-            Command::Image(ImageCommand::Build(args)) => cli::image::run(&args).await,
+            Command::Image(command) => cli::image::run(command).await,
         }
     })
 }

@@ -74,16 +74,9 @@ pub enum Command {
     Logs(logs::LogsArgs),
     /// Stop sessions
     Stop(stop::StopArgs),
-    /// Make images
+    /// Make, list, check and remove images
     #[command(subcommand)]
-    Image(ImageCommand),
-}
-
-/// What can be done with images.
-#[derive(Debug, Subcommand)]
-pub enum ImageCommand {
-    /// Build runner/minimal from this machine's static bash and busybox
-    Build(image::BuildArgs),
+    Image(image::ImageCommand),
 }
 
 /// Runs a command on a runtime of one thread, prints what went wrong, and turns it into the exit code. A panic is a bug
