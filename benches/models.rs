@@ -46,10 +46,11 @@ pub(crate) async fn turn(place: &Place) -> anyhow::Result<Figure> {
         let times = requests.windows(2).skip(1).map(|pair| pair[1].at - pair[0].at);
         whole.extend(times);
 
-        let mut number = (session * TURNS) as u64;
         provider.always(Turn::new().say("I read.").call("call", "read", &json!({"path": FILE})));
+        // The sandbox's calls are numbered through.
+        let first = (session * (TURNS + 1)) as u64;
         let url = format!("{}chat/completions", provider.base_url());
-        for request in &requests {
+        for (number, request) in (first..).zip(&requests) {
             let bytes = serde_json::to_vec(&request.body)?;
             let begin = Instant::now();
             let sent = client.post(&url).bearer_auth(KEY).body(bytes).send().await?;
@@ -59,18 +60,18 @@ pub(crate) async fn turn(place: &Place) -> anyhow::Result<Figure> {
             let begin = Instant::now();
             place::read(&sandbox, number, FILE).await?;
             calls.push(begin.elapsed());
-            number += 1;
         }
     }
     sandbox.stop().await?;
-    let middle = |times: &[Duration]| percentile(times, 50);
-    let own = middle(&whole).saturating_sub(middle(&calls)).saturating_sub(middle(&exchanges));
+    // A slow floor is not to our credit: of what is taken off, the lower quartile counts.
+    let quick = |times: &[Duration]| percentile(times, 25);
+    let own = percentile(&whole, 50).saturating_sub(quick(&calls)).saturating_sub(quick(&exchanges));
     let detail = format!(
         "turn p50 {:.1?} p99 {:.1?}, of it the call {:.1?} and the exchange {:.1?}, {SESSIONS} sessions of {TURNS} turns",
-        middle(&whole),
+        percentile(&whole, 50),
         percentile(&whole, 99),
-        middle(&calls),
-        middle(&exchanges),
+        quick(&calls),
+        quick(&exchanges),
     );
     Ok(Figure::judge("model_loop", own.as_secs_f64() * 1000.0, "ms", Bound::AtMost(2.0), &detail))
 }
