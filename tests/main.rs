@@ -9,6 +9,7 @@
 //! - `link`: the link between host and PID 1 survives what drops it.
 //! - `models`: a model's key, failures, and length of conversations are dealt with; recordings do the same again.
 //! - `sessions`: a session from start to end, in the store, in the exit code and after a crash.
+//! - `cli`: what people and programs read reads well: transcripts, help, completions, the doctor, and nothing hostile in it.
 //! - `refusals`: bad input is named, with the place and the remedy, and nothing is half done.
 //!
 //! `harness` is the place that they run in.
@@ -16,6 +17,7 @@
 mod harness;
 
 mod attack;
+mod cli;
 mod commands;
 mod files;
 mod kill;

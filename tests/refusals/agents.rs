@@ -60,7 +60,7 @@ hint: write a SKILL.md and a config.toml beside it
     let bare = Place::bare();
     insta::assert_snapshot!(refused(&bare, 2), @"
 error: no project: neither PROJECT nor a folder above it has a config.toml
-hint: go to a project's folder, or name one with --project (examples/ has one)
+hint: go to a project's folder, name one with --project, or make one: `runner init`
 ");
     let named = bare.command(["start", "--agent", "worker", "--project", "."]);
     insta::assert_snapshot!(refused_run(&bare, named, 2), @"

@@ -53,7 +53,7 @@ fn unfit_file_systems() {
     insta::assert_snapshot!(mounted("size=4k", 2), @"error: no space left for the state directory STATE; free some, or set RUNNER_STATE to a path on another file system");
     insta::assert_snapshot!(mounted("nr_inodes=2", 2), @"error: no space left for the state directory STATE/token; free some, or set RUNNER_STATE to a path on another file system");
     // Room for the directory itself and not for the records.
-    insta::assert_snapshot!(mounted("size=20k", 1), @"error: no space left for STATE/store.db; make room there, or set RUNNER_STATE to a directory on another disk");
+    insta::assert_snapshot!(mounted("size=20k", 2), @"error: no space left for STATE/store.db; make room there, or set RUNNER_STATE to a directory on another disk");
 }
 
 /// security.md 1: a user namespace without the ids that sandboxes have.

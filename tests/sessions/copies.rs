@@ -65,7 +65,6 @@ fn a_missing_result_is_a_failure() {
 worker session SESSION, image runner/minimal
 sandbox ready in TIME (container ID)
 │ done
-note: cannot copy /tmp/no-such to out: /tmp/no-such does not exist
 failed: cannot copy /tmp/no-such to out: /tmp/no-such does not exist
 1 turn, 0 tool calls (0 failed), TIME; container ID is gone; exit code 1
 ");

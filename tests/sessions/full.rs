@@ -29,6 +29,48 @@ impl Drop for Mount {
     }
 }
 
+/// What is recorded can be read where there is no room left: with a runner at work, and with none.
+#[test]
+fn a_full_disk_can_be_looked_at() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let _mount = Mount::new(&place.state(), "size=24m,mode=700");
+    let look = |id: &str, state: &str| {
+        let filler = fill(&place.state());
+        place.run(["ps", "--all"]).exits(0).prints(id);
+        assert_eq!(place.show(id)["state"], state);
+        place.run(["logs", id]).exits(0).prints("started    worker");
+        fs::remove_file(filler).expect("it is there");
+    };
+    let sleep = long_sleep();
+    place.script(&json!([
+        {"calls": [{"id": "a", "tool": "bash", "args": {"command": sleep, "timeout": 1000}}]}
+    ]));
+    let mut session = place.start(&[]);
+    let id = session.id();
+    until("it works", || !processes(&sleep).is_empty());
+    look(&id, "running");
+    place.run(["stop", &id]).exits(0);
+    session.end().exits(125);
+    look(&id, "ended");
+    // With nobody at work, nothing but the records is there, and asking an ended session to stop changes nothing.
+    let filler = fill(&place.state());
+    place.run(["stop", &id]).exits(0).prints("had ended already (stopped)");
+    place.run(["start", "--agent", "worker"]).exits(2).complains("no space left");
+    fs::remove_file(filler).expect("it is there");
+    place.drive().exits(0);
+}
+
+/// Takes all the room that there is.
+fn fill(state: &Path) -> PathBuf {
+    let path = state.join("filler");
+    let mut filler = File::create(&path).expect("there is room for a name");
+    while filler.write_all(&[0; 4096]).is_ok() {}
+    path
+}
+
 /// What can no longer be recorded is not done: the session ends and says why, its sandbox is removed, and with some room
 /// the next runner brings the records in order.
 #[test]
@@ -52,9 +94,7 @@ fn a_full_disk_ends_the_session() {
     let mut session = place.start(&[]);
     let id = session.id();
     until("it works", || processes(&sleep).len() == 2);
-    let mut filler = File::create(place.state().join("filler")).expect("there is room");
-    while filler.write_all(&[0; 4096]).is_ok() {}
-    place.run(["stop", &id]).exits(2).complains("no space left");
+    let filler = fill(&place.state());
     for pid in processes(&sleep) {
         kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL).expect("it sleeps");
     }
@@ -67,8 +107,7 @@ fn a_full_disk_ends_the_session() {
     assert_eq!(end, json!(["store", full, true]));
     place.assert_clean();
 
-    drop(filler);
-    fs::remove_file(place.state().join("filler")).expect("it is there");
+    fs::remove_file(filler).expect("it is there");
     place.drive().exits(0);
     // The end itself may still have found its place.
     let shown = place.show(&id);

@@ -65,6 +65,32 @@ fn pid_1_is_killed() {
     insta::assert_snapshot!(ended, @r#"["sandbox_lost","the sandbox is gone: its PID 1 ended with exit code 137",true]"#);
 }
 
+/// bug 12: what was asked for when the sandbox went is answered line by line, and then the program ends.
+#[test]
+fn every_line_is_answered_when_the_sandbox_is_lost() {
+    let place = Place::new();
+    let mut desk = place.desk();
+    desk.bash("true").ok();
+    let sleep = long_sleep();
+    desk.send("bash", &json!({"command": sleep, "timeout": 1000}));
+    until("the command runs", || !processes(&sleep).is_empty());
+    for n in 0..200 {
+        desk.send("bash", &json!({"command": format!("echo {n}")}));
+        desk.send("read", &json!({"path": "SKILL.md"}));
+    }
+    desk.send("nosuch", &json!({}));
+    let container = place.containers().remove(0);
+    assert_eq!(engine("DELETE", &format!("/containers/{container}?force=1")).0, 204);
+    for _ in 0..401 {
+        desk.answer().fails("sandbox_gone");
+    }
+    // A line that is wrong by itself is told so.
+    desk.answer().fails("not_found");
+    let ran = desk.wait();
+    ran.exits(5);
+    assert_eq!(ran.stdout, "", "{ran}");
+}
+
 /// bug 12: the call that is under way is an error at once, and the program ends with the code for it.
 #[test]
 fn a_call_loses_its_sandbox() {

@@ -56,6 +56,21 @@ SESSION  worker  done   TIME  TIME
     assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  TOOK\n");
 }
 
+/// A sandbox that was kept is marked as long as it is there.
+#[test]
+fn a_kept_sandbox_is_marked() {
+    let place = Place::new();
+    let ran = place.run(["start", "--agent", "worker", "--json", "--keep"]);
+    let id = ran.exits(0).json_lines()[0]["session"].as_str().expect("an id").to_owned();
+    place.run(["ps", "--all"]).exits(0).prints("done (kept)");
+    place.run(["show", &id]).exits(0).prints(&format!("sandbox     kept; `runner stop {id}` removes it\n"));
+    assert_eq!(place.show(&id)["sandbox_kept"], true);
+    place.run(["stop", &id]).exits(0);
+    let listed = place.run(["ps", "--all"]);
+    assert!(!listed.exits(0).stdout.contains("kept"), "{listed}");
+    assert_eq!(place.show(&id)["sandbox_kept"], false);
+}
+
 /// The same for programs; a unique beginning of the id is enough.
 #[test]
 fn an_ended_session_as_json() {

@@ -90,15 +90,7 @@ impl From<OwnerError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let code = match error {
-            StoreError::UnknownSession { .. }
-            | StoreError::Ambiguous { .. }
-            | StoreError::Newer { .. }
-            | StoreError::Foreign { .. }
-            | StoreError::ReadOnly { .. } => USAGE,
-            _ => 1,
-        };
-        Self::new(code, &error)
+        Self::new(store_code(&error), &error)
     }
 }
 
@@ -126,6 +118,19 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Owner(error) => error.into(),
             RecoveryError::Engine(_) => Self::new(ENGINE, &error),
         }
+    }
+}
+
+/// What was asked for, or where it was to be kept, is wrong: usage, like a state directory that cannot be used.
+pub(crate) fn store_code(error: &StoreError) -> u8 {
+    match error {
+        StoreError::UnknownSession { .. }
+        | StoreError::Ambiguous { .. }
+        | StoreError::Newer { .. }
+        | StoreError::Foreign { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::Full { .. } => USAGE,
+        _ => 1,
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use runner::cli::{self, Cli, Command};
+use runner::cli::{self, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = cli::parse();
     cli::run(async {
         match cli.command {
             Command::Start(args) => cli::start::run(args).await,
@@ -17,6 +16,11 @@ fn main() -> ExitCode {
             Command::Logs(args) => Ok(cli::logs::run(args).await?),
             Command::Stop(args) => Ok(cli::stop::run(args).await?),
             Command::Image(command) => cli::image::run(command).await,
+            Command::Init(args) => cli::init::run(&args),
+            Command::New(args) => cli::new::run(&args),
+            Command::Validate(args) => cli::validate::run(&args).await,
+            Command::Doctor(args) => cli::doctor::run(&args).await,
+            Command::Completions(args) => cli::completions::run(&args),
         }
     })
 }

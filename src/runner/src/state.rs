@@ -144,6 +144,18 @@ impl State {
         Ok(state)
     }
 
+    /// Opens the state directory without trying out what it can do: for commands that only look at what is there, also
+    /// when its file system is full. Makes it when it is missing, like [`State::open`].
+    pub fn open_to_look() -> Result<State, StateError> {
+        let root = Place::from_environment().directory()?;
+        if !root.join(TOKEN).exists() {
+            return State::open_at(&root);
+        }
+        claim(&root)?;
+        let token = read_or_make_token(&root)?;
+        Ok(State { root, token })
+    }
+
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root

@@ -1,6 +1,6 @@
 //! Which agent a command is about, and with what: the arguments that `start` and `tool` share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::copies::{CopyIn, CopyOut};
 use crate::exit::Failure;
@@ -33,10 +33,7 @@ impl AgentArgs {
         for copy in &self.copy_in {
             copy.check()?;
         }
-        let project = match &self.project {
-            Some(folder) => Project::open(folder)?,
-            None => Project::find(&working_directory()?)?,
-        };
+        let project = find_project(self.project.as_deref())?;
         let agent = project.agent_on(&self.agent, models)?;
         Ok((project, agent))
     }
@@ -47,6 +44,14 @@ impl AgentArgs {
 
     pub(super) fn copies_out(&self) -> Vec<(String, PathBuf)> {
         self.copy_out.iter().map(|copy| (copy.from.clone(), copy.to.clone())).collect()
+    }
+}
+
+/// The project in this folder, else the one that the working directory is in.
+pub(super) fn find_project(folder: Option<&Path>) -> Result<Project, ProjectError> {
+    match folder {
+        Some(folder) => Project::open(folder),
+        None => Project::find(&working_directory()?),
     }
 }
 

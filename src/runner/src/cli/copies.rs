@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::exit::Failure;
+use crate::observe::sanitise;
 
 /// `--in PATH[:/tmp/…]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,7 @@ impl FromStr for CopyIn {
         }
         let from = PathBuf::from(text);
         if let Some((_, to)) = text.rsplit_once(":/").filter(|_| !from.exists()) {
+            let to = sanitise::line(to);
             return Err(format!("/{to} is not below /tmp, the only place that can be written"));
         }
         let name = match from.file_name() {
@@ -73,13 +75,13 @@ impl FromStr for CopyOut {
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, to) = text.split_once(':').ok_or("say where it goes: /tmp/…:DIR")?;
         if !is_in_tmp(from) {
-            return Err(format!("{from} is not below /tmp"));
+            return Err(format!("{} is not below /tmp", sanitise::line(from)));
         }
         if to.is_empty() {
             return Err("no folder stands after the colon".to_owned());
         }
         if Path::new(to).exists() && !Path::new(to).is_dir() {
-            return Err(format!("{to} is not a folder"));
+            return Err(format!("{} is not a folder", sanitise::line(to)));
         }
         Ok(Self { from: from.to_owned(), to: PathBuf::from(to) })
     }

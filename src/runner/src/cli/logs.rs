@@ -13,6 +13,11 @@ use crate::store::EventRow;
 
 /// Arguments of `runner logs`.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runner logs 0190 --full
+  runner logs --follow 0190
+  runner logs 0190 --json | jq 'select(.kind == \"tool_finished\").body.cause'")]
 pub struct LogsArgs {
     /// The session's id, or a unique beginning of it
     pub session: String,

@@ -1,10 +1,14 @@
 //! What people type. One file a subcommand; below this room nobody sees the command line.
 
 mod agent;
+pub mod completions;
 mod copies;
+pub mod doctor;
 pub mod image;
+pub mod init;
 pub mod logs;
 mod means;
+pub mod new;
 mod output;
 pub mod progress;
 pub mod ps;
@@ -19,10 +23,12 @@ pub mod stop;
 pub mod table;
 pub mod tool;
 pub mod tools;
+pub mod validate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use self::records::RecordsError;
@@ -34,7 +40,7 @@ use crate::observe::sanitise;
 /// An agent thinks on the host and acts in a locked-down container: read-only root, writable /tmp, no network, no
 /// privileges.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true, after_help = AFTER)]
+#[command(version, max_term_width = 100, arg_required_else_help = true, after_help = AFTER)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -44,9 +50,11 @@ pub struct Cli {
 const AFTER: &str = "\
 Examples:
   runner image build                     make the base image, without a registry
+  runner init mine && cd mine            make a project with an agent
   runner start --agent hello             run an agent of this project
   runner tool --agent hello bash '{\"command\": \"id\"}'
   runner ps --all                        what ran and how it ended
+  runner doctor                          is this machine fit, and what is to be done
 
 Exit codes:
   0 done · 1 the agent failed · 2 usage or configuration · 3 engine · 4 model
@@ -77,6 +85,40 @@ pub enum Command {
     /// Make, list, check and remove images
     #[command(subcommand)]
     Image(image::ImageCommand),
+    /// Make a project with an agent that works at once
+    Init(init::InitArgs),
+    /// Make an agent in this project
+    New(new::NewArgs),
+    /// Check a project, or one of its agents, and name every mistake
+    Validate(validate::ValidateArgs),
+    /// Check this machine, the engine and the state directory
+    Doctor(doctor::DoctorArgs),
+    /// Print what a shell needs to complete the command line
+    Completions(completions::CompletionsArgs),
+}
+
+/// Reads what was typed; a mistake in it, or a question for help, ends the program.
+///
+/// What is wrong comes back in the message, and whoever types may have it from elsewhere: it is sanitised like any other
+/// text, for the price of colours.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|mut error| {
+        if !error.use_stderr() {
+            error.exit()
+        }
+        let typed: Vec<(ContextKind, String)> = error
+            .context()
+            .filter_map(|(kind, value)| match value {
+                ContextValue::String(text) => Some((kind, sanitise::line(text).into_owned())),
+                _ => None,
+            })
+            .collect();
+        for (kind, text) in typed {
+            error.insert(kind, ContextValue::String(text));
+        }
+        eprint!("{}", sanitise::block(&error.render().to_string()));
+        std::process::exit(error.exit_code())
+    })
 }
 
 /// Runs a command on a runtime of one thread, prints what went wrong, and turns it into the exit code. A panic is a bug

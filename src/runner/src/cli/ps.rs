@@ -12,6 +12,11 @@ use crate::store::{Session, SessionFilter, Status};
 
 /// Arguments of `runner ps`.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runner ps                                 what runs
+  runner ps --all -n 10                     the ten newest sessions, ended or not
+  runner ps --all --json | jq -r '.[] | select(.cause == \"timeout\").session'")]
 pub struct PsArgs {
     /// Also sessions that have ended
     #[arg(short, long)]
@@ -75,7 +80,7 @@ fn row(session: &Session, condition: &Condition, now: i64) -> Vec<Cell> {
     vec![
         Cell::new(&session.id),
         Cell::new(&session.agent),
-        Cell::painted(condition.as_str(), paint),
+        Cell::painted(&condition.words(), paint),
         Cell::new(&table::date_time(session.created_at)),
         Cell::new(&table::duration(until - session.created_at)),
     ]

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::exit::store_code;
 use crate::sandbox::engine::EngineError;
 use crate::session::journal::JournalError;
 use crate::session::owner::{self, OwnerError};
@@ -17,12 +18,15 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Opens this user's.
+    /// Opens this user's. Where there is no room left, what is recorded can still be read.
     pub(crate) fn open() -> Result<Records, RecordsError> {
-        Records::open_in(State::open()?)
+        let state = State::open_to_look()?;
+        let store = Arc::new(SqliteStore::open_to_look(state.root())?);
+        Ok(Records { state, store })
     }
 
     /// Opens those of a given state directory.
+    #[cfg(test)]
     pub(crate) fn open_in(state: State) -> Result<Records, RecordsError> {
         let store = Arc::new(SqliteStore::open(state.root())?);
         Ok(Records { state, store })
@@ -31,7 +35,15 @@ impl Records {
     /// What the session is doing, in a word or two.
     pub(crate) fn condition(&self, session: &Session) -> Result<Condition, RecordsError> {
         Ok(match &session.end {
-            Some((end, _)) => Condition::Ended { cause: end.cause.clone(), failed: end.exit_code != 0 },
+            Some((end, _)) => {
+                let remains = match end.sandbox_removed {
+                    true => Remains::Nothing,
+                    false if session.keep => Remains::Kept,
+                    false if owner::is_alive(&self.state, &session.owner)? => Remains::BeingRemoved,
+                    false => Remains::LeftBehind,
+                };
+                Condition::Ended { cause: end.cause.clone(), failed: end.exit_code != 0, remains }
+            }
             None if !owner::is_alive(&self.state, &session.owner)? => Condition::RunnerDied,
             None if session.stop_requested_by.is_some() => Condition::Stopping,
             None => Condition::Running,
@@ -49,10 +61,47 @@ pub(crate) enum Condition {
     /// Its runner died and nobody has cleaned up yet.
     RunnerDied,
     /// It is over.
-    Ended { cause: String, failed: bool },
+    Ended { cause: String, failed: bool, remains: Remains },
+}
+
+/// What an ended session has left of its sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remains {
+    /// Nothing.
+    Nothing,
+    /// All of it, because it was asked for.
+    Kept,
+    /// Its runner is at it.
+    BeingRemoved,
+    /// What could not be removed: the next runner tries again.
+    LeftBehind,
+}
+
+impl Remains {
+    /// In words, for people; nothing when nothing is left.
+    pub(crate) fn words(self) -> Option<&'static str> {
+        match self {
+            Remains::Nothing => None,
+            Remains::Kept => Some("kept"),
+            Remains::BeingRemoved => Some("being removed"),
+            Remains::LeftBehind => Some("left behind"),
+        }
+    }
 }
 
 impl Condition {
+    /// For people: the state, and what is left of the sandbox when it should be gone or was kept.
+    pub(crate) fn words(&self) -> String {
+        let remains = match self {
+            Condition::Ended { remains, .. } => remains.words(),
+            _ => None,
+        };
+        match remains {
+            Some(words) => format!("{} ({words})", self.as_str()),
+            None => self.as_str().to_owned(),
+        }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Condition::Running => "running",
@@ -97,14 +146,7 @@ impl RecordsError {
     pub fn exit_code(&self) -> u8 {
         match self {
             RecordsError::State(_) | RecordsError::Owner(_) => 2,
-            RecordsError::Store(error) | RecordsError::Journal(JournalError::Store(error)) => match error {
-                StoreError::UnknownSession { .. }
-                | StoreError::Ambiguous { .. }
-                | StoreError::Newer { .. }
-                | StoreError::Foreign { .. }
-                | StoreError::ReadOnly { .. } => 2,
-                _ => 1,
-            },
+            RecordsError::Store(error) | RecordsError::Journal(JournalError::Store(error)) => store_code(error),
             RecordsError::Engine(_)
             | RecordsError::LeftBehind(_)
             | RecordsError::Recovery(RecoveryError::Engine(_)) => 3,

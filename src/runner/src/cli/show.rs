@@ -14,6 +14,11 @@ use crate::store::Session;
 
 /// Arguments of `runner show`.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runner show 0190
+  runner show 0190 --json | jq .tokens
+  runner show 0190 --script >replay.json    a file for the script model")]
 pub struct ShowArgs {
     /// The session's id, or a unique beginning of it
     pub session: String,
@@ -140,6 +145,11 @@ impl<'a> Summary<'a> {
         if let Some(container) = session.container.as_ref().filter(|_| !crate::session::recovery::is_finished(session))
         {
             field("container", container.id.as_ref().unwrap_or(&container.name))?;
+        }
+        if let Condition::Ended { remains, .. } = condition
+            && let Some(words) = remains.words()
+        {
+            field("sandbox", &format!("{words}; `runner stop {}` removes it", session.id))?;
         }
         for (name, value) in [("image", self.image), ("model", self.model), ("status", self.status)] {
             if let Some(value) = value {

@@ -16,6 +16,12 @@ use crate::session::recovery::{Containers, OnEngine, is_finished, recover_sessio
 
 /// Arguments of `runner stop`.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runner stop 0190
+  runner stop 0190a 0190b --wait 5
+
+A sandbox that was kept, or that a runner which died left behind, is removed too.")]
 pub struct StopArgs {
     /// Sessions' ids, or unique beginnings of them
     #[arg(required = true, value_name = "SESSION")]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::pin;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +12,7 @@ use protocol::Cause;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::AgentArgs;
@@ -23,6 +24,13 @@ use crate::session::driver::{Conclusion, LoopLimits, interruption};
 use crate::session::journal::{EndCause, Started};
 use crate::session::life::{Plan, live};
 use crate::tools::ToolResult;
+
+/// When the sandbox is gone, calls that were asked for by then are answered: the input counts as read when it has been
+/// silent for this long.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// How long that may take in all.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Longest line of NDJSON in bytes: a call's largest body, with room for JSON's escapes.
 const MAX_LINE: u64 = 2 * protocol::MAX_BODY + 1024 * 1024;
@@ -172,25 +180,29 @@ impl Work<'_> {
                 output::text(&result.text)
             })
         };
-        self.answer(asked, 1, show).await
+        self.answer(asked, &CancellationToken::new(), 1, show).await
     }
 
     async fn all(&self, input: impl AsyncRead + Unpin, parallel: usize) -> Conclusion {
+        let lost = &CancellationToken::new();
         let calls = stream::unfold((BufReader::new(input), 0), |(mut input, mut number)| async move {
-            next_call(&mut input, &mut number).await.map(|asked| (asked, (input, number)))
+            let asked = unless_silent(next_call(&mut input, &mut number), lost).await;
+            asked.map(|asked| (asked, (input, number)))
         });
-        self.answer(calls, parallel, |id, result| output::json(&Answer::new(id, result))).await
+        self.answer(calls, lost, parallel, |id, result| output::json(&Answer::new(id, result))).await
     }
 
-    /// Makes the calls, at most `parallel` at once, and shows their results in the order asked.
+    /// Makes the calls, at most `parallel` at once, and shows their results in the order asked. `lost` is cancelled when
+    /// the sandbox is gone.
     async fn answer(
         &self,
         asked: impl stream::Stream<Item = Asked>,
+        lost: &CancellationToken,
         parallel: usize,
         mut show: impl FnMut(&Value, &ToolResult) -> io::Result<()>,
     ) -> Conclusion {
-        let cancel = CancellationToken::new();
-        let numbered = asked.take_until(cancel.cancelled()).enumerate();
+        let (cancel, enough) = (CancellationToken::new(), CancellationToken::new());
+        let numbered = asked.take_until(enough.cancelled()).enumerate();
         let results = numbered.map(|(index, (id, call))| {
             let cancel = &cancel;
             async move {
@@ -212,15 +224,17 @@ impl Work<'_> {
         });
         let mut results = pin!(results.buffered(parallel));
         let mut interruption = pin!(interruption(self.caller, self.interrupt));
-        let mut end = None;
+        let mut end: Option<Conclusion> = None;
+        let mut last_answers: Option<Instant> = None;
         loop {
-            // Once cancelled, no more calls are asked for; those that run end first and say that they were cancelled.
+            // Once it is enough, no more calls are asked for; those that run end first and say that they were cancelled.
             tokio::select! {
                 biased;
                 result = results.next() => match result {
                     Some(Ok((id, result))) => if let Err(error) = show(&id, &result) && end.is_none() {
                         // Whoever asked is not told: what he asked for next may rest on it.
                         cancel.cancel();
+                        enough.cancel();
                         end = Some(Conclusion::new(EndCause::Failed, format!("cannot write a result: {error}")));
                     },
                     Some(Err(error)) => return error.into(),
@@ -228,10 +242,23 @@ impl Work<'_> {
                 },
                 why = &mut interruption, if end.is_none() => {
                     cancel.cancel();
+                    if matches!(why.cause, EndCause::Interrupted | EndCause::Stopped) {
+                        enough.cancel();
+                    } else {
+                        // What else was asked for learns that the sandbox is gone.
+                        lost.cancel();
+                        last_answers = Some(Instant::now() + LAST_ANSWERS);
+                    }
                     end = Some(why);
+                }
+                () = sleep_until(last_answers.unwrap_or_else(Instant::now)), if last_answers.is_some() => {
+                    // Whoever asks without end does not hold us.
+                    last_answers = None;
+                    enough.cancel();
                 }
                 () = sleep_until(self.limits.last_moment()), if end.is_none() => {
                     cancel.cancel();
+                    enough.cancel();
                     end = Some(self.limits.timed_out());
                 }
             }
@@ -240,6 +267,17 @@ impl Work<'_> {
         end.or_else(|| interruption.now_or_never())
             .unwrap_or_else(|| Conclusion::new(EndCause::Done, "every call was answered"))
     }
+}
+
+/// What is read next, or none when there is silence after the sandbox was lost: nobody else says that the input is over.
+async fn unless_silent(next: impl Future<Output = Option<Asked>>, lost: &CancellationToken) -> Option<Asked> {
+    let mut next = pin!(next);
+    tokio::select! {
+        biased;
+        asked = &mut next => return asked,
+        () = lost.cancelled() => {}
+    }
+    timeout(SILENCE, next).await.ok().flatten()
 }
 
 /// The next call of standard input; blank lines are passed over, none at its end.

@@ -12,6 +12,10 @@ use crate::tools::Registry;
 
 /// Arguments of `runner tools`.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runner tools
+  runner tools --json | jq -r '.[].name'")]
 pub struct ToolsArgs {
     /// Print name, description and JSON Schema (2020-12) of each as a JSON array
     #[arg(long)]

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::error::{Place, ProjectError};
 use super::front_matter::{self, Skill};
+use super::mistakes::Mistakes;
 use super::models::{self, ModelSettings};
 use super::section::{Document, Keys, Known};
 use super::settings::{AGENT_LOCAL, Settings, Written};
@@ -60,14 +61,39 @@ pub(super) fn is_name(name: &str) -> bool {
 
 /// Loads the agent in `folder`; `instead` names models that it is to think with and not its own, unless it is empty.
 pub(super) fn load(project: &Project, folder: &Path, instead: &[String]) -> Result<Agent, ProjectError> {
-    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    if !is_name(&name) {
-        return Err(ProjectError::NotAnAgent {
-            what: format!("{} cannot be an agent: its name is {name:?}", folder.display()),
-            hint: "names are lower-case letters and digits with single hyphens between, at most 64".to_owned(),
-        });
+    let name = name_of(folder)?;
+    let skill = skill(folder, &name)?;
+    let config = config(project, folder, instead, None)?.expect("without mistakes to go on with, there is an error");
+    Ok(config.of(name, folder, skill))
+}
+
+/// Loads the agent in `folder` and collects all that is wrong with it; `None` when something is.
+pub(super) fn check(project: &Project, folder: &Path, mistakes: &Mistakes) -> Result<Option<Agent>, ProjectError> {
+    let noted = Some(mistakes);
+    let before = mistakes.count();
+    let Some(name) = Mistakes::keep(noted, name_of(folder))? else { return Ok(None) };
+    let skill = Mistakes::keep(noted, skill(folder, &name))?;
+    let config = Mistakes::keep(noted, config(project, folder, &[], noted))?.flatten();
+    match (skill, config) {
+        (Some(skill), Some(config)) if mistakes.count() == before => Ok(Some(config.of(name, folder, skill))),
+        _ => Ok(None),
     }
-    let skill_path = folder.join("SKILL.md");
+}
+
+fn name_of(folder: &Path) -> Result<String, ProjectError> {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    if is_name(&name) {
+        return Ok(name);
+    }
+    Err(ProjectError::NotAnAgent {
+        what: format!("{} cannot be an agent: its name is {name:?}", folder.display()),
+        hint: "names are lower-case letters and digits with single hyphens between, at most 64".to_owned(),
+    })
+}
+
+/// Reads SKILL.md.
+fn skill(folder: &Path, name: &str) -> Result<Skill, ProjectError> {
+    let path = folder.join("SKILL.md");
     let Some(text) = read::inside(folder, "SKILL.md")? else {
         let manifest = folder.join("agent.yaml");
         return Err(if manifest.exists() {
@@ -82,33 +108,58 @@ pub(super) fn load(project: &Project, folder: &Path, instead: &[String]) -> Resu
             }
         });
     };
-    let skill = front_matter::parse(&skill_path, &text)?;
-    if let Some(other) = skill.name.as_ref().filter(|other| **other != name) {
+    let skill = front_matter::parse(&path, &text)?;
+    if let Some(other) = skill.name.as_ref().filter(|other| *other != name) {
         return Err(ProjectError::Content {
-            place: Place::file(skill_path),
+            place: Place::file(path),
             what: format!("`name` is {other:?}, but the folder is {name:?}"),
             hint: Some("make them equal, or drop `name`".to_owned()),
         });
     }
     if skill.body.is_empty() {
         return Err(ProjectError::Content {
-            place: Place::file(skill_path),
+            place: Place::file(path),
             what: "has no instructions".to_owned(),
             hint: Some("write below the front matter what the agent is to do".to_owned()),
         });
     }
+    Ok(skill)
+}
+
+/// What an agent's config.toml says.
+struct Config {
+    params: Value,
+    models: Vec<ModelSettings>,
+    settings: Settings,
+}
+
+impl Config {
+    fn of(self, name: String, folder: &Path, skill: Skill) -> Agent {
+        let Self { params, models, settings } = self;
+        Agent { name, folder: folder.to_owned(), skill, params, models, settings }
+    }
+}
+
+/// Reads config.toml; with `mistakes`, what is wrong goes there, and nothing is returned when that is all there is.
+fn config(
+    project: &Project,
+    folder: &Path,
+    instead: &[String],
+    mistakes: Option<&Mistakes>,
+) -> Result<Option<Config>, ProjectError> {
     let path = folder.join("config.toml");
     let text = read::inside(folder, "config.toml")?.unwrap_or_default();
-    let document = Document::parse(&path, &text)?;
+    let document = Document::parse(&path, &text, mistakes)?;
     let root = document.root(ROOT)?;
     let local = root.table("local", AGENT_LOCAL)?;
-    let settings = Written::read(&root, local.as_ref(), true)?.over(&project.config.written)?;
-    let written = root.strings("models")?;
+    let written = Written::read(&root, local.as_ref(), true);
+    let settings = Mistakes::keep(mistakes, written.and_then(|written| written.over(&project.config.written)))?;
     let known = &project.config.models;
-    let models = match instead {
-        [] => models::choose(known, &project.root, written, &path)?,
-        list => models::override_with(known, list)?,
+    let chosen = match instead {
+        [] => root.strings("models").and_then(|written| models::choose(known, &project.root, written, &path)),
+        list => models::override_with(known, list),
     };
+    let models = Mistakes::keep(mistakes, chosen)?;
     let params = root.free_table("params")?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    Ok(Agent { name, folder: folder.to_owned(), skill, params, models, settings })
+    Ok(settings.zip(models).map(|(settings, models)| Config { params, models, settings }))
 }

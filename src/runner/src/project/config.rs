@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::error::ProjectError;
+use super::mistakes::Mistakes;
 use super::models::{self, ModelSettings};
 use super::section::{Document, Found, Keys, Known};
 use super::settings::{PROJECT_LOCAL, Written};
@@ -40,12 +41,23 @@ pub(super) struct ProjectConfig {
     pub(super) name: Option<Found<String>>,
 }
 
-pub(super) fn parse(path: &Path, text: &str) -> Result<ProjectConfig, ProjectError> {
-    let document = Document::parse(path, text)?;
+/// With `mistakes`, what is wrong goes there; a model that is wrong then stands in for itself as a script without a file, so
+/// that its agents are not blamed.
+pub(super) fn parse(path: &Path, text: &str, mistakes: Option<&Mistakes>) -> Result<ProjectConfig, ProjectError> {
+    let document = Document::parse(path, text, mistakes)?;
     let root = document.root(ROOT)?;
     let mut all = Vec::new();
     for (name, section) in root.tables("models", models::MODEL)? {
-        all.push(models::read(path, name, &section)?);
+        let (stand_in, before) = (ModelSettings::broken(&name.value), mistakes.map(Mistakes::count));
+        match models::read(path, name, &section) {
+            Ok(model) => all.push(model),
+            // What follows from another mistake is none of its own.
+            Err(error) if mistakes.map(Mistakes::count) == before => {
+                Mistakes::note(mistakes, error)?;
+                all.push(stand_in);
+            }
+            Err(_) => all.push(stand_in),
+        }
     }
     let local = root.table("local", PROJECT_LOCAL)?;
     Ok(ProjectConfig {

@@ -76,6 +76,9 @@ pub enum ProjectError {
         /// What to do.
         hint: String,
     },
+    /// What is to be made exists.
+    #[error("{} exists already", .0.display())]
+    Taken(PathBuf),
     /// A file cannot be read.
     #[error("{}: {why}", file.display())]
     Unreadable {
@@ -101,18 +104,36 @@ impl ProjectError {
         Self::Content { place, what: what.into(), hint: None }
     }
 
+    /// Where it is, when a file or folder is to blame.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::Content { place, .. } => Some(place.clone()),
+            Self::NoProject(path) | Self::NotAProject(path) | Self::Taken(path) => Some(Place::file(path)),
+            Self::Unreadable { file, .. } => Some(Place::file(file)),
+            Self::UnknownAgent { .. } | Self::NotAnAgent { .. } | Self::Model { .. } => None,
+        }
+    }
+
+    /// What is wrong, without the place that [`ProjectError::place`] tells.
+    pub fn what(&self) -> String {
+        match self {
+            Self::Content { what, .. } => what.clone(),
+            Self::Unreadable { why, .. } => why.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// What the person can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoProject(_) => {
-                Some("go to a project's folder, or name one with --project (examples/ has one)".to_owned())
+                Some("go to a project's folder, name one with --project, or make one: `runner init`".to_owned())
             }
             Self::NotAProject(folder) => Some(format!("an empty {}/config.toml makes it one", folder.display())),
-            Self::UnknownAgent { near, .. } if near.is_empty() => {
-                Some("make one: agents/<name>/SKILL.md with its instructions".to_owned())
-            }
+            Self::UnknownAgent { near, .. } if near.is_empty() => Some("make one: `runner new <name>`".to_owned()),
             Self::UnknownAgent { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
             Self::NotAnAgent { hint, .. } | Self::Model { hint, .. } => Some(hint.clone()),
+            Self::Taken(_) => Some("it is left as it is; choose another name or folder, or move it away".to_owned()),
             Self::Unreadable { .. } => None,
             Self::Content { hint, .. } => hint.clone(),
         }

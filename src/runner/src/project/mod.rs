@@ -5,9 +5,12 @@
 
 mod agent;
 mod base_url;
+mod check;
 mod config;
 mod error;
+mod fresh;
 mod front_matter;
+mod mistakes;
 mod models;
 #[cfg(test)]
 mod models_tests;
@@ -22,8 +25,11 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use agent::Agent;
+pub use check::{Checked, check_agent, check_project};
 pub use error::{Place, ProjectError};
+pub use fresh::create_project;
 pub use front_matter::Skill;
+use mistakes::Mistakes;
 pub use models::{ModelSettings, ModelSource};
 pub(crate) use near::near;
 pub use provider::{Provider, ProviderSettings, ThinkingLevel};
@@ -46,13 +52,7 @@ impl Project {
     /// # Errors
     /// [`ProjectError::NoProject`], or what is wrong with the config.toml found.
     pub fn find(start: &Path) -> Result<Self, ProjectError> {
-        let start = start.canonicalize().map_err(|error| unreadable(start, &error))?;
-        let is_agent = |folder: &Path| folder.join("SKILL.md").exists() || folder.join("agent.yaml").exists();
-        let found = start.ancestors().find(|folder| folder.join("config.toml").exists() && !is_agent(folder));
-        match found {
-            Some(root) => Self::load(root),
-            None => Err(ProjectError::NoProject(start)),
-        }
+        Self::load(&Self::root_of(start)?)
     }
 
     /// Opens the project in `root`.
@@ -65,23 +65,35 @@ impl Project {
     }
 
     fn load(root: &Path) -> Result<Self, ProjectError> {
+        Self::load_noting(root, None)
+    }
+
+    /// With `mistakes`, what is wrong in config.toml goes there, and it counts as not written.
+    fn load_noting(root: &Path, mistakes: Option<&Mistakes>) -> Result<Self, ProjectError> {
         let path = root.join("config.toml");
         let Some(text) = read::inside(root, "config.toml")? else {
             return Err(ProjectError::NotAProject(root.to_owned()));
         };
-        let config = config::parse(&path, &text)?;
-        config.written.check_alone()?;
+        let mut config = config::parse(&path, &text, mistakes)?;
+        if Mistakes::keep(mistakes, config.written.check_alone())?.is_none() {
+            // Its agents are not to blame.
+            config.written = settings::Written::default();
+        }
         let name = match &config.name {
-            Some(found) if agent::is_name(&found.value) => found.value.clone(),
-            Some(found) => {
-                return Err(ProjectError::Content {
+            Some(found) if !agent::is_name(&found.value) => {
+                let error = ProjectError::Content {
                     place: found.place.clone(),
                     what: format!("`projectName` {:?} is not a name", found.value),
                     hint: Some("lower-case letters and digits with single hyphens between, at most 64".to_owned()),
-                });
+                };
+                Mistakes::note(mistakes, error)?;
+                None
             }
-            None => root.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned()),
+            found => found.as_ref().map(|found| found.value.clone()),
         };
+        let name = name.unwrap_or_else(|| {
+            root.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned())
+        });
         Ok(Self { root: root.to_owned(), name, config })
     }
 
@@ -119,6 +131,20 @@ impl Project {
         })
     }
 
+    /// The folder of the project that `start` is in: the folder itself or the nearest above, as for [`Project::find`].
+    ///
+    /// # Errors
+    /// [`ProjectError::NoProject`], or `start` does not exist.
+    pub fn root_of(start: &Path) -> Result<PathBuf, ProjectError> {
+        let start = start.canonicalize().map_err(|error| unreadable(start, &error))?;
+        root_of(&start).ok_or(ProjectError::NoProject(start))
+    }
+
+    /// The models of its config.toml.
+    pub fn models(&self) -> impl Iterator<Item = &ModelSettings> {
+        self.config.models.iter()
+    }
+
     /// Names of the folders in `agents/` that can be agents, sorted.
     fn agent_names(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.root.join("agents")) else { return Vec::new() };
@@ -131,6 +157,17 @@ impl Project {
         names.sort();
         names
     }
+}
+
+/// The nearest folder with a project's config.toml, from `start` upward.
+fn root_of(start: &Path) -> Option<PathBuf> {
+    let found = start.ancestors().find(|folder| folder.join("config.toml").exists() && !is_agent(folder));
+    found.map(Path::to_owned)
+}
+
+/// True for a folder that says it is an agent's.
+pub(crate) fn is_agent(folder: &Path) -> bool {
+    folder.join("SKILL.md").exists() || folder.join("agent.yaml").exists()
 }
 
 /// The text of a file that the operator named in config.toml, at most `max_bytes` long.

@@ -43,6 +43,18 @@ pub struct ModelSettings {
     pub source: ModelSource,
 }
 
+impl ModelSettings {
+    /// In place of a model whose settings are wrong: a script without a file.
+    pub(super) fn broken(name: &str) -> Self {
+        Self { name: name.to_owned(), source: ModelSource::Script { file: PathBuf::new() } }
+    }
+
+    /// True for what [`ModelSettings::broken`] made.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(&self.source, ModelSource::Script { file } if file.as_os_str().is_empty())
+    }
+}
+
 /// Where a model's turns come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSource {

@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, ProjectError};
+use super::mistakes::Mistakes;
 use super::near::near;
 
 /// What happens to a documented key.
@@ -39,20 +40,22 @@ pub(super) struct Document<'a> {
     path: &'a Path,
     text: &'a str,
     table: Spanned<DeTable<'a>>,
+    mistakes: Option<&'a Mistakes>,
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn parse(path: &'a Path, text: &'a str) -> Result<Self, ProjectError> {
+    /// With `mistakes`, whatever is wrong with single keys goes there, and they count as not written.
+    pub(super) fn parse(path: &'a Path, text: &'a str, mistakes: Option<&'a Mistakes>) -> Result<Self, ProjectError> {
         let table = DeTable::parse(text).map_err(|error| {
             let place = error.span().map_or_else(|| Place::file(path), |span| Place::at(path, text, span.start));
             ProjectError::content(place, error.message().trim_end().replace('\n', ", "))
         })?;
-        Ok(Self { path, text, table })
+        Ok(Self { path, text, table, mistakes })
     }
 
     /// The table of the whole file.
     pub(super) fn root(&self, keys: Keys) -> Result<Section<'_>, ProjectError> {
-        Section::new(self.path, self.text, self.table.get_ref(), String::new(), keys)
+        Section::new(self.path, self.text, self.table.get_ref(), String::new(), keys, self.mistakes)
     }
 }
 
@@ -62,6 +65,7 @@ pub(super) struct Section<'a> {
     text: &'a str,
     table: &'a DeTable<'a>,
     prefix: String,
+    mistakes: Option<&'a Mistakes>,
 }
 
 impl<'a> Section<'a> {
@@ -71,8 +75,9 @@ impl<'a> Section<'a> {
         table: &'a DeTable<'a>,
         prefix: String,
         keys: Keys,
+        mistakes: Option<&'a Mistakes>,
     ) -> Result<Self, ProjectError> {
-        let section = Self { path, text, table, prefix };
+        let section = Self { path, text, table, prefix, mistakes };
         for key in table.keys() {
             let name: &str = key.get_ref();
             let place = section.place(key.span().start);
@@ -80,11 +85,9 @@ impl<'a> Section<'a> {
             match keys.iter().find(|(known, _)| *known == name) {
                 Some((_, Known::Read)) => {}
                 Some((_, Known::Later)) => {
-                    return Err(ProjectError::Content {
-                        place,
-                        what: format!("`{full}` is not supported yet"),
-                        hint: Some("remove it; a key is never ignored silently".to_owned()),
-                    });
+                    let what = format!("`{full}` is not supported yet");
+                    let hint = Some("remove it; a key is never ignored silently".to_owned());
+                    Mistakes::note(mistakes, ProjectError::Content { place, what, hint })?;
                 }
                 None => {
                     let near = near(name, keys.iter().map(|(known, _)| *known));
@@ -92,11 +95,8 @@ impl<'a> Section<'a> {
                         Some(best) => format!("did you mean `{}`?", section.full(best)),
                         None => format!("known here: {}", keys.iter().map(|(k, _)| *k).collect::<Vec<_>>().join(", ")),
                     };
-                    return Err(ProjectError::Content {
-                        place,
-                        what: format!("unknown key `{full}`"),
-                        hint: Some(hint),
-                    });
+                    let what = format!("unknown key `{full}`");
+                    Mistakes::note(mistakes, ProjectError::Content { place, what, hint: Some(hint) })?;
                 }
             }
         }
@@ -121,11 +121,22 @@ impl<'a> Section<'a> {
         ProjectError::content(place, format!("`{}` must be {expected}, not {}", self.full(key), shown(value)))
     }
 
+    /// That error, or nothing read where mistakes are collected.
+    fn refuse<T>(
+        &self,
+        key: &str,
+        place: Place,
+        expected: &str,
+        value: &DeValue<'_>,
+    ) -> Result<Option<T>, ProjectError> {
+        Mistakes::note(self.mistakes, self.wrong(key, place, expected, value)).map(|()| None)
+    }
+
     pub(super) fn string(&self, key: &str) -> Result<Option<Found<String>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
         match value {
             DeValue::String(text) => Ok(Some(Found { value: text.deref().to_owned(), place })),
-            other => Err(self.wrong(key, place, "a string", other)),
+            other => self.refuse(key, place, "a string", other),
         }
     }
 
@@ -137,13 +148,13 @@ impl<'a> Section<'a> {
     /// A list of strings.
     pub(super) fn strings(&self, key: &str) -> Result<Option<Found<Vec<Found<String>>>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
-        let DeValue::Array(items) = value else { return Err(self.wrong(key, place, "a list of strings", value)) };
+        let DeValue::Array(items) = value else { return self.refuse(key, place, "a list of strings", value) };
         let mut texts = Vec::new();
         for item in items {
             let place = self.place(item.span().start);
             match item.get_ref() {
                 DeValue::String(text) => texts.push(Found { value: text.deref().to_owned(), place }),
-                other => return Err(self.wrong(key, place, "a list of strings", other)),
+                other => return self.refuse(key, place, "a list of strings", other),
             }
         }
         Ok(Some(Found { value: texts, place }))
@@ -169,7 +180,7 @@ impl<'a> Section<'a> {
         };
         match number.and_then(|number| u64::try_from(number).ok()).filter(|number| range.contains(number)) {
             Some(number) => Ok(Some(Found { value: number, place })),
-            None => Err(self.wrong(key, place, &expected, value)),
+            None => self.refuse(key, place, &expected, value),
         }
     }
 
@@ -183,7 +194,7 @@ impl<'a> Section<'a> {
         };
         match number {
             Some(number) => Ok(Some(Found { value: number, place })),
-            None => Err(self.wrong(key, place, "a number", value)),
+            None => self.refuse(key, place, "a number", value),
         }
     }
 
@@ -197,7 +208,7 @@ impl<'a> Section<'a> {
                 let number = i64::from_str_radix(&digits, integer.radix()).unwrap_or(largest);
                 Ok(Some(Found { value: number, place }))
             }
-            _ => Err(self.wrong(key, place, "a whole number", value)),
+            _ => self.refuse(key, place, "a whole number", value),
         }
     }
 
@@ -209,30 +220,33 @@ impl<'a> Section<'a> {
             DeValue::Integer(integer) if integer.radix() == 10 => {
                 Ok(Some(Found { value: integer.as_str().replace('_', ""), place }))
             }
-            _ => Err(self.wrong(key, place, "a size such as \"512m\"", value)),
+            _ => self.refuse(key, place, "a size such as \"512m\"", value),
         }
     }
 
     /// A table below this one.
     pub(super) fn table(&self, key: &str, keys: Keys) -> Result<Option<Section<'a>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
-        let DeValue::Table(table) = value else { return Err(self.wrong(key, place, "a table", value)) };
-        Section::new(self.path, self.text, table, format!("{}.", self.full(key)), keys).map(Some)
+        let DeValue::Table(table) = value else { return self.refuse(key, place, "a table", value) };
+        Section::new(self.path, self.text, table, format!("{}.", self.full(key)), keys, self.mistakes).map(Some)
     }
 
     /// The tables of a table of tables, by name, in the order of their names.
     pub(super) fn tables(&self, key: &str, keys: Keys) -> Result<Vec<(Found<String>, Section<'a>)>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(Vec::new()) };
-        let DeValue::Table(all) = value else { return Err(self.wrong(key, place, "a table", value)) };
+        let DeValue::Table(all) = value else {
+            return self.refuse(key, place, "a table", value).map(Option::unwrap_or_default);
+        };
         let mut sections = Vec::new();
         for (name, value) in all {
             let place = self.place(name.span().start);
             let text: &str = name.get_ref();
             let full = format!("{}.{text}", self.full(key));
             let DeValue::Table(table) = value.get_ref() else {
-                return Err(ProjectError::content(place, format!("`{full}` must be a table")));
+                Mistakes::note(self.mistakes, ProjectError::content(place, format!("`{full}` must be a table")))?;
+                continue;
             };
-            let section = Section::new(self.path, self.text, table, format!("{full}."), keys)?;
+            let section = Section::new(self.path, self.text, table, format!("{full}."), keys, self.mistakes)?;
             sections.push((Found { value: text.to_owned(), place }, section));
         }
         Ok(sections)
@@ -242,8 +256,8 @@ impl<'a> Section<'a> {
     pub(super) fn free_table(&self, key: &str) -> Result<Option<Value>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
         match value {
-            DeValue::Table(_) => Ok(Some(self.json(key, value, &place)?)),
-            other => Err(self.wrong(key, place, "a table", other)),
+            DeValue::Table(_) => Mistakes::keep(self.mistakes, self.json(key, value, &place)),
+            other => self.refuse(key, place, "a table", other),
         }
     }
 

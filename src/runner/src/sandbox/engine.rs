@@ -9,6 +9,7 @@ mod containers;
 mod errors;
 mod facts;
 mod images;
+mod survey;
 
 #[cfg(test)]
 pub(crate) mod mock;
@@ -17,12 +18,14 @@ mod tests;
 
 use std::{future::Future, time::Duration};
 
+use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{ClientVersion, Docker};
 use tokio::time::timeout;
 
 pub use containers::{Inspected, Listed, Status};
 pub use errors::EngineError;
 pub use facts::EngineFacts;
+pub use survey::Survey;
 
 /// How long connecting may take in all.
 const CONNECT: Duration = Duration::from_millis(1800);
@@ -80,7 +83,26 @@ impl Engine {
             .unwrap_or_else(|_| Err(EngineError::late("introduce itself", CONNECT)))
     }
 
+    /// Asks an engine for what it says of itself, and whether it can be used: for people who are to see why not.
+    ///
+    /// # Errors
+    /// No engine answers at the address, or not in two seconds.
+    pub async fn survey(docker_host: Option<&str>) -> Result<(Survey, Result<Engine, EngineError>), EngineError> {
+        let from_environment = std::env::var("DOCKER_HOST").ok();
+        let socket = address::socket(docker_host.or(from_environment.as_deref()))?;
+        let (docker, version, info) = timeout(CONNECT, Engine::ask(&socket))
+            .await
+            .unwrap_or_else(|_| Err(EngineError::late("introduce itself", CONNECT)))?;
+        let survey = Survey::new(&socket, &version, &info);
+        Ok((survey, Engine::judged(docker, &socket, &version, &info)))
+    }
+
     async fn introduce(socket: &std::path::Path) -> Result<Engine, EngineError> {
+        let (docker, version, info) = Engine::ask(socket).await?;
+        Engine::judged(docker, socket, &version, &info)
+    }
+
+    async fn ask(socket: &std::path::Path) -> Result<(Docker, SystemVersion, SystemInfo), EngineError> {
         address::knock(socket).await?;
         let path = socket.to_str().ok_or_else(|| EngineError::BadAddress(socket.to_string_lossy().into_owned()))?;
         let newest = ClientVersion { major_version: 1, minor_version: 53 };
@@ -88,8 +110,17 @@ impl Engine {
         let docker = Docker::connect_with_unix(path, CLIENT_LIMIT, &newest).map_err(failed)?;
         let docker = docker.negotiate_version().await.map_err(failed)?;
         let (version, info) = tokio::try_join!(docker.version(), docker.info()).map_err(failed)?;
+        Ok((docker, version, info))
+    }
+
+    fn judged(
+        docker: Docker,
+        socket: &std::path::Path,
+        version: &SystemVersion,
+        info: &SystemInfo,
+    ) -> Result<Engine, EngineError> {
         let kernel = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
-        let facts = EngineFacts::judge(socket, &version, &info, &kernel.unwrap_or_default())?;
+        let facts = EngineFacts::judge(socket, version, info, &kernel.unwrap_or_default())?;
         Ok(Engine { docker, facts: std::sync::Arc::new(facts), deadlines: Deadlines::default() })
     }
 

@@ -71,6 +71,11 @@ pub(crate) fn choose(accounts: &Accounts, in_use: &[u32]) -> Result<Ids, IdsErro
     Ok(block(base))
 }
 
+/// True when an account or a subordinate range of this host has some of the ids that sessions take first.
+pub(crate) fn overlaps_wide(accounts: &Accounts) -> bool {
+    accounts.overlap(&WIDE)
+}
+
 /// The block that starts with this id.
 pub(crate) fn block(base: u32) -> Ids {
     Ids { agent: base, worker: base + 1, first_tag: base + 2, tags: BLOCK - 2 }

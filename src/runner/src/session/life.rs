@@ -218,10 +218,11 @@ impl Session<'_> {
                 Ok(copied) => self.show_copy(from, &shown, &copied),
                 Err(error) => {
                     let failed = copy_failed(&format!("cannot copy {from} to {shown}"), &error);
-                    self.watcher.see(&Progress::Note { message: &failed.message });
-                    // An earlier failure is the one to report.
+                    // The end says it, unless it has an earlier failure to report.
                     if conclusion.cause == EndCause::Done {
                         conclusion = Conclusion { text: conclusion.text, ..failed };
+                    } else {
+                        self.watcher.see(&Progress::Note { message: &failed.message });
                     }
                 }
             }

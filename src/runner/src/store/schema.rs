@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use rusqlite::{Connection, ErrorCode, ffi};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use super::StoreError;
 
@@ -52,6 +53,9 @@ const MIGRATIONS: [&str; 1] = ["
         bytes BLOB NOT NULL
     ) STRICT;
 "];
+
+/// The newest schema.
+pub(super) const VERSION: usize = MIGRATIONS.len();
 
 /// How long several processes wait for each other before one gives up.
 const BUSY: Duration = Duration::from_secs(10);
@@ -103,6 +107,19 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Opens a database that no other process has open, without the file of shared memory that others would need: the index
+/// of the log is built in this process's own. Fails while somebody else has it open.
+pub(super) fn connect_alone(path: &Path) -> Result<Connection, StoreError> {
+    let failed = |e: rusqlite::Error| translate(path, &e);
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(failed)?;
+    connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    // Closing must not copy the log into the database: there is no room.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+    connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(())).map_err(failed)?;
+    connection.query_row("SELECT count(*) FROM sessions", [], |_| Ok(())).map_err(failed)?;
     Ok(connection)
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::operation::{Operation, event_id, event_seq, unknown};
 use super::queue::{Answer, Item, Queue};
-use super::schema::{connect, prepare, translate};
+use super::schema::{connect, connect_alone, prepare, translate};
 use super::writer::{self, Poller};
 use super::{
     Blob, BlobId, Container, End, EventRow, Generation, NewEvent, NewSession, OwnerId, Session, SessionFilter,
@@ -30,6 +30,8 @@ pub struct SqliteStore {
     threads: Vec<JoinHandle<()>>,
     readers: Arc<Mutex<Vec<Connection>>>,
     poller: Poller,
+    /// Why nothing can be written, when that is known from the beginning.
+    unwritable: Option<StoreError>,
 }
 
 impl SqliteStore {
@@ -40,13 +42,36 @@ impl SqliteStore {
         let changed = watch::Sender::new(0);
         let threads = writer::start(&path, Arc::clone(&queue), changed.clone())?;
         let poller = Poller::new(path.clone(), changed);
-        Ok(SqliteStore { path, queue, threads, readers: Arc::default(), poller })
+        Ok(SqliteStore { path, queue, threads, readers: Arc::default(), poller, unwritable: None })
+    }
+
+    /// Opens the store to read it, also where there is no room for what SQLite keeps beside the file. Every write then
+    /// fails with the reason.
+    pub fn open_to_look(folder: &Path) -> Result<SqliteStore, StoreError> {
+        let full = match SqliteStore::open(folder) {
+            Err(full @ StoreError::Full { .. }) => full,
+            other => return other,
+        };
+        let path = folder.join("store.db");
+        // The only connection there is. Somebody who came in between holds the file, and then it says so.
+        let Ok(reader) = connect_alone(&path) else { return Err(full) };
+        let poller = Poller::new(path.clone(), watch::Sender::new(0));
+        let readers = Arc::new(Mutex::new(vec![reader]));
+        Ok(SqliteStore { path, queue: Arc::default(), threads: Vec::new(), readers, poller, unwritable: Some(full) })
+    }
+
+    /// The version of the schema that this program knows.
+    pub fn schema() -> usize {
+        super::schema::VERSION
     }
 
     /// Puts an operation into the queue now; the future is its answer.
     fn write(&self, operation: Operation) -> impl Future<Output = Answer> + Send + use<> {
         let (reply, answer) = oneshot::channel();
-        self.queue.push(Item { operation, reply: Some(reply) });
+        match self.unwritable.clone() {
+            Some(why) => drop(reply.send(Err(why))),
+            None => drop(self.queue.push(Item { operation, reply: Some(reply) })),
+        }
         async move { answer.await.unwrap_or(Err(StoreError::Closed)) }
     }
 

@@ -125,7 +125,7 @@ impl EngineFacts {
     }
 }
 
-fn parse_version(text: &str) -> Option<(u32, u32)> {
+pub(super) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }

@@ -31,6 +31,14 @@ impl Engine {
         }
     }
 
+    /// When an image was made, as it says itself, and its size in bytes.
+    pub(crate) async fn image_age_and_size(&self, reference: &str) -> Result<(Option<String>, u64), EngineError> {
+        let answer = self.docker.inspect_image(reference);
+        let found = Engine::call("inspect the image", self.deadlines.ask, answer).await?;
+        let size = found.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default();
+        Ok((found.created, size))
+    }
+
     /// Removes an image's name, and the image with its last one; one that is not there is fine.
     #[cfg(test)]
     pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), EngineError> {
