@@ -1,7 +1,7 @@
 //! The figures that README promises, each against a floor that is measured in the same run, block by block in turn.
 //!
 //! `cargo bench -p runner --bench figures [-- NAME]` writes `target/bench/summary.json`. Needs an engine with the image
-//! `runner/minimal`, and gcc for the twin. Latencies are judged here and nowhere else.
+//! `runner/minimal`, for the searches also `runner/base`, and gcc for the twin. Latencies are judged here and nowhere else.
 
 mod engine;
 mod floor;
@@ -11,6 +11,7 @@ mod stats;
 mod journal;
 mod link;
 mod memory;
+mod search;
 mod shell;
 mod start;
 
@@ -23,7 +24,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 12] = [
+const FIGURES: [&str; 15] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -36,6 +37,9 @@ const FIGURES: [&str; 12] = [
     "flood_rss",
     "journal_read",
     "journal_bash",
+    "grep_big",
+    "grep_small",
+    "find_big",
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -84,7 +88,10 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "toolbox_rss_after_64m" => memory::after_64m(&place).await,
             "flood_rss" => memory::flood(&place).await,
             "journal_read" => journal::read(&place).await,
-            _ => journal::bash(&place).await,
+            "journal_bash" => journal::bash(&place).await,
+            "grep_big" => search::grep_big(&place).await,
+            "grep_small" => search::grep_small(&place).await,
+            _ => search::find_big(&place).await,
         };
         figures.push(figure.with_context(|| format!("measuring {name}"))?);
     }

@@ -22,7 +22,10 @@ fn names_are_found() {
         assert_eq!(parts(&find(&mut desk, "src/*.ts", "/tmp/p")).0, "/tmp/p/src/a.ts\n");
         assert_eq!(parts(&find(&mut desk, "**/deep/*.{ts,js}", "/tmp/p")).0, "/tmp/p/src/deep/b.ts\n");
         assert_eq!(parts(&find(&mut desk, "*/", "/tmp/p")).0, "/tmp/p/dir.rs/\n/tmp/p/src/\n/tmp/p/src/deep/\n");
-        assert_eq!(parts(&find(&mut desk, "{link,pipe,*.c}", "/tmp/p")).0, "/tmp/p/link\n/tmp/p/new\\nline.c\n/tmp/p/pipe\n");
+        assert_eq!(
+            parts(&find(&mut desk, "{link,pipe,*.c}", "/tmp/p")).0,
+            "/tmp/p/link\n/tmp/p/new\\nline.c\n/tmp/p/pipe\n"
+        );
         assert_eq!(find(&mut desk, "*.none", "/tmp/p").ok(), "[no path fits; nothing was left out]");
         assert_eq!(parts(&desk.call("find", &json!({"pattern": "*.md"}))).0, "SKILL.md\n");
         let part = find(&mut desk, "/tmp/p/*.rs", "/tmp");

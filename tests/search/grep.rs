@@ -35,7 +35,10 @@ fn lines_are_found() {
         assert_eq!(parts(&clipped).0, format!("/tmp/p/long:1: …{} needle \n", "x".repeat(492)));
         // The working directory, and a path that is relative to it.
         assert_eq!(parts(&grep(&mut desk, &json!({"pattern": "^name:"}))).0, "SKILL.md:2: name: worker\n");
-        assert_eq!(parts(&grep(&mut desk, &json!({"pattern": "^name:", "path": "SKILL.md"}))).0, "SKILL.md:2: name: worker\n");
+        assert_eq!(
+            parts(&grep(&mut desk, &json!({"pattern": "^name:", "path": "SKILL.md"}))).0,
+            "SKILL.md:2: name: worker\n"
+        );
         let linked = grep(&mut desk, &json!({"pattern": "three", "path": "@/tmp/p/link"}));
         assert_eq!(parts(&linked).0, "/tmp/p/link:3: three\n");
     }
@@ -103,11 +106,17 @@ fn long_results_are_cut() {
         let cut = grep(&mut desk, &json!({"pattern": "7", "path": "/tmp/p"}));
         let (lines, last) = parts(&cut);
         assert_eq!(lines.lines().count(), 100);
-        assert!(last.starts_with("[the first 100 of 10317 matches, which are in 1 of 1 file; ask for more with limit"), "{last}");
+        assert!(
+            last.starts_with("[the first 100 of 10317 matches, which are in 1 of 1 file; ask for more with limit"),
+            "{last}"
+        );
         let full = grep(&mut desk, &json!({"pattern": "1", "path": "/tmp/p", "limit": 100_000}));
         let (lines, last) = parts(&full);
         assert_eq!(lines.lines().count(), 2000);
-        assert!(last.contains("the first 2000 of 16878 matches") && last.contains("no more fit into a result"), "{last}");
+        assert!(
+            last.contains("the first 2000 of 16878 matches") && last.contains("no more fit into a result"),
+            "{last}"
+        );
     }
 }
 

@@ -14,7 +14,10 @@ fn special_files_are_passed_over() {
     let socket = program::build("socket", &["../files/socket.c"]);
     for place in Place::on_each_image() {
         let mut desk = place.desk_with("worker", &["--in", &format!("{}:/tmp/make", socket.display())]);
-        desk.bash("mkdir /tmp/p; cd /tmp/p; mkfifo pipe .gitignore; /tmp/make /tmp/p/socket; ln -s /dev/zero zero; echo x >f").ok();
+        desk.bash(
+            "mkdir /tmp/p; cd /tmp/p; mkfifo pipe .gitignore; /tmp/make /tmp/p/socket; ln -s /dev/zero zero; echo x >f",
+        )
+        .ok();
         let begun = Instant::now();
         let tree = grep(&mut desk, &json!({"pattern": "x", "path": "/tmp/p"}));
         assert_eq!(tree.ok(), "/tmp/p/f:1: x\n[1 match in 1 of 1 file; not searched: 3 special]");
@@ -27,7 +30,9 @@ fn special_files_are_passed_over() {
         ] {
             let named = grep(&mut desk, &json!({"pattern": "x", "path": path}));
             assert_eq!(named.fails("invalid"), format!("{path} is {what}, {only}"));
-            assert!(find(&mut desk, "*", path).fails("invalid").starts_with(&format!("{path} is {what}, not a folder")));
+            assert!(
+                find(&mut desk, "*", path).fails("invalid").starts_with(&format!("{path} is {what}, not a folder"))
+            );
         }
         let paths = "/tmp/p/.gitignore\n/tmp/p/f\n/tmp/p/pipe\n/tmp/p/socket\n/tmp/p/zero\n";
         assert_eq!(parts(&find(&mut desk, "*", "/tmp/p")).0, paths);
@@ -40,8 +45,21 @@ fn special_files_are_passed_over() {
 fn nothing_of_others_is_searched() {
     for place in Place::on_each_image() {
         let mut desk = place.desk();
-        desk.bash("mkdir /tmp/p; cd /tmp/p; ln -s /proc/self proc; ln -s /proc/1/root root; ln -s /proc/self/environ env").ok();
-        for path in ["/proc", "/proc/self", "/proc/1", "/proc/1/fd", "/proc/1/root", "/sys", "/root", "/tmp/p/proc", "/tmp/p/root"] {
+        desk.bash(
+            "mkdir /tmp/p; cd /tmp/p; ln -s /proc/self proc; ln -s /proc/1/root root; ln -s /proc/self/environ env",
+        )
+        .ok();
+        for path in [
+            "/proc",
+            "/proc/self",
+            "/proc/1",
+            "/proc/1/fd",
+            "/proc/1/root",
+            "/sys",
+            "/root",
+            "/tmp/p/proc",
+            "/tmp/p/root",
+        ] {
             let named = grep(&mut desk, &json!({"pattern": ".", "path": path}));
             assert!(named.is_error() && named.cause() == "denied", "{path}: {named:?}");
             let named = find(&mut desk, "*", path);
@@ -55,7 +73,10 @@ fn nothing_of_others_is_searched() {
             "[no match in 0 files; nothing was left out]"
         );
         // The whole of the container, from its root.
-        let all = grep(&mut desk, &json!({"pattern": "^root:", "path": "/", "includeIgnored": true, "glob": "{etc,proc,sys,dev}/**"}));
+        let all = grep(
+            &mut desk,
+            &json!({"pattern": "^root:", "path": "/", "includeIgnored": true, "glob": "{etc,proc,sys,dev}/**"}),
+        );
         assert!(parts(&all).0.contains("/etc/passwd:1: root:") && parts(&all).1.contains(" special"), "{all:?}");
         assert!(!all.text().contains("/proc/") && !all.text().contains("/sys/"), "{all:?}");
         let names = find(&mut desk, "environ", "/");

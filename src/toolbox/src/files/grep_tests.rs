@@ -66,7 +66,8 @@ fn lines_of_a_tree() {
     write(&folder, "two", "nothing\n");
     symlink("b.txt", folder.path().join("link")).unwrap();
     let reply = grep(&mut host, "two", plain);
-    let all = ".hidden:1: two\na.txt:1: two.\na/deep/x.rs:1: fn two() {}\na/deep/x.rs:2: last two\nb.txt:3: three two\n";
+    let all =
+        ".hidden:1: two\na.txt:1: two.\na/deep/x.rs:1: fn two() {}\na/deep/x.rs:2: last two\nb.txt:3: three two\n";
     assert_eq!(reply.text(), all);
     let expected = Matches {
         shown: 5,
@@ -151,6 +152,9 @@ fn left_out() {
     write(&folder, "binary", "needle\n\0");
     let late = "needle\n".repeat(300_000) + "\0";
     write(&folder, "late-binary", late);
+    let mut middle = b"needle\n".repeat(10_000);
+    middle.push(0);
+    write(&folder, "middle-binary", &middle);
     write(&folder, "utf16", b"\xff\xfen\xe5");
     let long = "x".repeat(5 << 20) + "needle";
     write(&folder, "long-line", long);
@@ -160,7 +164,7 @@ fn left_out() {
     let _listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     let reply = grep(&mut host, "needle", plain);
     assert_eq!(reply.text(), "good:1: needle\n");
-    let skipped = Skipped { binary: 3, too_large: 2, special: 2, ..Skipped::default() };
+    let skipped = Skipped { binary: 4, too_large: 2, special: 2, ..Skipped::default() };
     assert_eq!((matches(&reply).skipped, matches(&reply).files), (skipped, 1));
     assert_eq!(matches(&grep(&mut host, "needle", |c| c.path = Some("sparse"))).skipped.binary, 1);
     assert_eq!(grep(&mut host, "x", |c| c.path = Some("fifo")).failure().0, Cause::Invalid);
@@ -189,7 +193,9 @@ fn made_up_files() {
     let reply = grep(&mut host, "^root:", |c| (c.path, c.glob) = (Some("/"), Some("etc/passwd")));
     assert!(reply.text().starts_with("/etc/passwd:1: root:"), "{:?}", reply.outcome);
     assert!(matches(&reply).skipped.special >= 2);
-    assert!(grep(&mut host, "^Name:", |c| c.path = Some("/proc/1/status")).text().starts_with("/proc/1/status:1: Name:"));
+    assert!(
+        grep(&mut host, "^Name:", |c| c.path = Some("/proc/1/status")).text().starts_with("/proc/1/status:1: Name:")
+    );
 }
 
 /// T-5, T-7: the limits of results, counts beyond them, and long files in bounded memory.
@@ -303,6 +309,29 @@ fn naive(folder: &Path, needle: &str) -> Vec<String> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// T-GREP-1: wherever in a long file a line stands, across the pieces in which it is read, it is found.
+    #[test]
+    fn lines_anywhere_in_long_files(
+        lengths in prop::collection::vec(prop_oneof![9 => 0usize..200, 1 => 20_000usize..70_000], 1..400),
+        chosen in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        ended in any::<bool>(),
+    ) {
+        let (folder, mut host) = place();
+        let chosen: std::collections::BTreeSet<usize> = chosen.iter().map(|index| index.index(lengths.len())).collect();
+        let line = |(number, length): (usize, &usize)| {
+            "x".repeat(*length) + if chosen.contains(&number) { "needle" } else { "" }
+        };
+        let text = lengths.iter().enumerate().map(line).collect::<Vec<_>>().join("\n");
+        write(&folder, "f", text + if ended { "\n" } else { "" });
+        let reply = grep(&mut host, "needle$", plain);
+        let seen: Vec<usize> = reply
+            .text()
+            .lines()
+            .map(|line| line.split(':').nth(1).unwrap().parse::<usize>().unwrap() - 1)
+            .collect();
+        prop_assert_eq!(seen, chosen.into_iter().collect::<Vec<_>>());
+    }
 
     /// T-GREP-1: a search finds what a naive one finds, whatever is in the files.
     #[test]

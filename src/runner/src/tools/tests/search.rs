@@ -45,11 +45,7 @@ fn greps_end_with_what_they_left_out() {
     let none = Matches { skipped: Skipped { ignored: 1, ..Skipped::default() }, files: 1, ..matches(0, 0) };
     assert_eq!(
         told(&grep(none, "")),
-        (
-            false,
-            None,
-            "[no match in 1 file; not searched: 1 ignored; includeIgnored: true searches what is ignored]"
-        )
+        (false, None, "[no match in 1 file; not searched: 1 ignored; includeIgnored: true searches what is ignored]")
     );
     assert_eq!(grep(matches(0, 0), "").text, "[no match in 7 files; nothing was left out]");
 }

@@ -32,8 +32,7 @@ pub(in crate::files) struct Clock {
 impl Clock {
     /// The time of a search that begins now and whose call ends at `deadline`.
     pub(in crate::files) fn start(deadline: Instant, resident: bool) -> Self {
-        let (limit, stop) =
-            if resident { (RESIDENT, Stop::NeedsChild) } else { (LIMIT, Stop::Partial(Partial::Time)) };
+        let (limit, stop) = if resident { (RESIDENT, Stop::NeedsChild) } else { (LIMIT, Stop::Partial(Partial::Time)) };
         Self { until: (Instant::now() + limit).min(deadline), stop }
     }
 

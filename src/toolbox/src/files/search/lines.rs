@@ -170,10 +170,7 @@ mod tests {
         let text = clipped(line.as_bytes(), Kind::Match { begin, end });
         assert_eq!(text, format!("…{}needle{}…", "é".repeat(247), "日".repeat(247)));
         let early = format!("needle{}", "x".repeat(2000));
-        assert_eq!(
-            clipped(early.as_bytes(), Kind::Match { begin: 0, end: 6 }),
-            format!("needle{}…", "x".repeat(494))
-        );
+        assert_eq!(clipped(early.as_bytes(), Kind::Match { begin: 0, end: 6 }), format!("needle{}…", "x".repeat(494)));
         let late = format!("{}needle", "x".repeat(2000));
         assert_eq!(
             clipped(late.as_bytes(), Kind::Match { begin: 2000, end: 2006 }),

@@ -75,7 +75,9 @@ fn words(error: &Error, wanted: Wanted) -> String {
         }
         ErrorKind::NotAllowed(_) => {
             let place = line_break(wanted).map_or(String::new(), |at| format!(" (character {at})"));
-            format!("the pattern holds a line break{place}, but lines are searched one by one: search for a part of one line")
+            format!(
+                "the pattern holds a line break{place}, but lines are searched one by one: search for a part of one line"
+            )
         }
         ErrorKind::Regex(message) => {
             // The matcher puts the pattern into a group before it is parsed, which moves positions and hides what is not
@@ -85,7 +87,8 @@ fn words(error: &Error, wanted: Wanted) -> String {
                 Err(regex_syntax::Error::Translate(error)) => (Some(error.span().start), error.to_string()),
                 _ => (None, message.clone()),
             };
-            let place = place.map_or(String::new(), |place| format!(" (line {}, character {})", place.line, place.column));
+            let place =
+                place.map_or(String::new(), |place| format!(" (line {}, character {})", place.line, place.column));
             let place = place.replace("line 1, ", "");
             format!(
                 "the pattern is no regular expression in Rust's syntax{place}; with literal: true it would mean \

@@ -204,13 +204,7 @@ impl Walk {
         }
     }
 
-    fn folder(
-        &mut self,
-        folder: &OwnedFd,
-        device: u64,
-        depth: usize,
-        visitor: &mut impl Visitor,
-    ) -> Result<(), Stop> {
+    fn folder(&mut self, folder: &OwnedFd, device: u64, depth: usize, visitor: &mut impl Visitor) -> Result<(), Stop> {
         let entered = if self.heed_rules {
             self.rules.enter(folder, self.path.len(), &mut self.skipped.unreadable)
         } else {
@@ -287,8 +281,7 @@ impl Walk {
         let is_folder = kind == ItemKind::Folder;
         let length = self.path.len();
         self.path.extend_from_slice(&self.bytes[begin..end]);
-        let item =
-            Item { folder: folder.as_fd(), name: &self.path[length..], path: &self.path[self.root..], kind };
+        let item = Item { folder: folder.as_fd(), name: &self.path[length..], path: &self.path[self.root..], kind };
         if !is_folder && !visitor.wants(&item) {
             self.path.truncate(length);
             return Ok(());
@@ -341,7 +334,12 @@ fn is_repository(folder: impl AsFd) -> bool {
 fn read_folder(folder: &OwnedFd, block: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel writes at most the block's length into the block, which lives through the call.
     let length = unsafe {
-        libc::syscall(libc::SYS_getdents64, folder.as_raw_fd(), block.as_mut_ptr(), libc::c_uint::try_from(block.len()).unwrap_or(0))
+        libc::syscall(
+            libc::SYS_getdents64,
+            folder.as_raw_fd(),
+            block.as_mut_ptr(),
+            libc::c_uint::try_from(block.len()).unwrap_or(0),
+        )
     };
     usize::try_from(length).map_err(|_| Errno::last())
 }
