@@ -1,7 +1,7 @@
 //! The figures that README promises, each against a floor that is measured in the same run, block by block in turn.
 //!
 //! `cargo bench -p runner --bench figures [-- NAME]` writes `target/bench/summary.json`. Needs an engine with the image
-//! `runner/minimal`, and gcc for the twin. Latencies are judged here and nowhere else.
+//! `runner/minimal`, for the searches also `runner/base`, and gcc for the twin. Latencies are judged here and nowhere else.
 
 mod engine;
 mod floor;
@@ -15,6 +15,7 @@ mod models;
 #[allow(dead_code, unused_imports, reason = "shared with the tests, which use other parts")]
 #[path = "../tests/harness/provider/mod.rs"]
 mod provider;
+mod search;
 mod shell;
 mod start;
 
@@ -27,7 +28,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 13] = [
+const FIGURES: [&str; 16] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -41,6 +42,9 @@ const FIGURES: [&str; 13] = [
     "journal_read",
     "journal_bash",
     "model_loop",
+    "grep_big",
+    "grep_small",
+    "find_big",
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -90,7 +94,10 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "flood_rss" => memory::flood(&place).await,
             "journal_read" => journal::read(&place).await,
             "journal_bash" => journal::bash(&place).await,
-            _ => models::turn(&place).await,
+            "model_loop" => models::turn(&place).await,
+            "grep_big" => search::grep_big(&place).await,
+            "grep_small" => search::grep_small(&place).await,
+            _ => search::find_big(&place).await,
         };
         figures.push(figure.with_context(|| format!("measuring {name}"))?);
     }

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Cursor, ErrorKind, Read};
+use std::io::{self, Cursor, ErrorKind, Read, Seek as _};
 
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
@@ -27,6 +27,12 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 
 /// Files up to this size are read as a whole; others stream by.
 const WHOLE: u64 = 1024 * 1024;
+
+/// Bytes of a file that say whether it is binary.
+const SAMPLE: usize = 8 * 1024;
+
+/// Files over this size are first looked through in pieces of it, which stay in the processor's nearest cache.
+const PIECE: usize = 32 * 1024;
 
 /// Longest line of a file that streams by, with the context around it.
 const MAX_STREAMED_LINE: usize = 4 * 1024 * 1024;
@@ -82,7 +88,7 @@ pub(super) fn grep(
     } else {
         let (file, found) = open::regular(path, scratch.proc_device)?;
         search.root.pop();
-        search.file(file, &found, b"", true, &mut walk.skipped)
+        search.file(file, Some(&found), b"", &mut walk.skipped)
     };
     let partial = match ended {
         Ok(()) => None,
@@ -141,6 +147,63 @@ impl Engine {
     }
 }
 
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It was searched and has so many matches.
+    Searched(u64),
+    /// It is not text.
+    Binary,
+    /// It is over the size limit.
+    TooLarge,
+    /// It is no regular file.
+    Special,
+}
+
+impl Engine {
+    /// Reads the first piece of a file into the buffer, or all of a shorter one.
+    fn begin(&mut self, file: &mut File) -> io::Result<usize> {
+        if self.buffer.len() < PIECE {
+            self.buffer.resize(PIECE, 0);
+        }
+        read_some(file, &mut self.buffer[..PIECE])
+    }
+
+    /// Looks through a file of `size` bytes, of which the buffer has those that were `begun`, for lines that may match,
+    /// whole lines at a time. Most files have none, and this is the cheapest way to know; none when it does not.
+    fn screen(&mut self, file: &mut File, size: usize, begun: usize) -> io::Result<Option<Verdict>> {
+        let piece = &mut self.buffer[..PIECE];
+        let (mut held, mut seen) = (begun, begun);
+        if is_binary(&piece[..held.min(SAMPLE)]) {
+            return Ok(Some(Verdict::Binary));
+        }
+        if without_mark(&piece[..held]).len() < held {
+            return Ok(None);
+        }
+        loop {
+            let room = (PIECE - held).min(size.saturating_sub(seen));
+            let count = fill(file, &mut piece[held..held + room])?;
+            held += count;
+            seen += count;
+            let text = &piece[..held];
+            let last = count < room || seen >= size;
+            let end = match memchr::memrchr(b'\n', text) {
+                _ if last => held,
+                Some(at) => at + 1,
+                // A line that is longer than a piece.
+                None => return Ok(None),
+            };
+            match self.pattern.matcher.find_candidate_line(&text[..end]) {
+                Ok(None) if last => return Ok(Some(Verdict::Searched(0))),
+                Ok(None) => {}
+                _ => return Ok(None),
+            }
+            piece.copy_within(end..held, 0);
+            held -= end;
+        }
+    }
+}
+
 fn builder(pattern: &Pattern, context: usize) -> SearcherBuilder {
     let mut builder = SearcherBuilder::new();
     builder.line_terminator(pattern.line_end).before_context(context).after_context(context).bom_sniffing(false);
@@ -161,12 +224,10 @@ impl Visitor for Search<'_> {
             }
             ItemKind::File => {
                 self.check()?;
-                match item.open().and_then(|fd| Ok((fstat(&fd)?, fd))) {
-                    Ok((found, fd)) if open::is(&found, SFlag::S_IFREG) => {
-                        self.file(fd.into(), &found, item.path, false, skipped)?;
-                    }
+                match item.open() {
+                    Ok(fd) => self.file(fd.into(), None, item.path, skipped)?,
                     // Something else has its name by now.
-                    Ok(_) | Err(Errno::ENOENT | Errno::ELOOP) => {}
+                    Err(Errno::ENOENT | Errno::ELOOP) => {}
                     Err(_) => skipped.unreadable += 1,
                 }
                 Ok(())
@@ -180,36 +241,19 @@ impl Visitor for Search<'_> {
 }
 
 impl Search<'_> {
-    /// Searches one file.
-    fn file(
-        &mut self,
-        mut file: File,
-        found: &FileStat,
-        path: &[u8],
-        named: bool,
-        skipped: &mut Skipped,
-    ) -> Result<(), Stop> {
-        let size = u64::try_from(found.st_size).unwrap_or(0);
-        if size > MAX_FILE && !named {
-            skipped.too_large += 1;
-            return Ok(());
-        }
+    /// Searches one file; the state of one that was named itself is `named`.
+    fn file(&mut self, file: File, named: Option<&FileStat>, path: &[u8], skipped: &mut Skipped) -> Result<(), Stop> {
         let (mark, shown, clock) = (self.hits.lines.mark(), self.hits.shown, self.clock.get());
-        let ended = if size == 0 && !named {
-            Ok(Some(0))
-        } else if size > 0 && size <= WHOLE {
-            self.whole(&mut file, size, path)
-        } else {
-            self.stream(file, size, path)
-        };
-        let undo = match ended {
-            Ok(Some(matches)) => {
+        let undo = match self.search(file, named, path) {
+            Ok(Verdict::Searched(matches)) => {
                 self.hits.files += 1;
                 self.hits.matches += matches;
                 self.hits.matched_files += u64::from(matches > 0);
                 return Ok(());
             }
-            Ok(None) => &mut skipped.binary,
+            Ok(Verdict::Binary) => &mut skipped.binary,
+            Ok(Verdict::TooLarge) => &mut skipped.too_large,
+            Ok(Verdict::Special) => &mut skipped.special,
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 let matches = self.hits.shown - shown;
                 self.hits.matches += matches;
@@ -227,30 +271,62 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Searches a file that fits into memory. Gives the number of matches; none when it is binary.
-    fn whole(&mut self, file: &mut File, size: u64, path: &[u8]) -> io::Result<Option<u64>> {
-        let size = usize::try_from(size).unwrap_or(0);
-        let Engine { pattern, slices, buffer, .. } = &mut self.engine;
-        if buffer.len() < size {
-            buffer.resize(size, 0);
+    fn search(&mut self, mut file: File, named: Option<&FileStat>, path: &[u8]) -> io::Result<Verdict> {
+        let begun = self.engine.begin(&mut file)?;
+        let size = match named {
+            // The folder said that it is a regular file, and what is short has been read as a whole. (Had a pipe taken
+            // its place in between, nothing is lost: it was opened without waiting.)
+            None if begun < PIECE => return self.slice(begun, path),
+            None => {
+                let found = fstat(&file)?;
+                if !open::is(&found, SFlag::S_IFREG) {
+                    return Ok(Verdict::Special);
+                }
+                found.st_size
+            }
+            Some(found) => found.st_size,
+        };
+        let size = u64::try_from(size).unwrap_or(0);
+        if size > MAX_FILE && named.is_none() {
+            return Ok(Verdict::TooLarge);
         }
-        let length = fill(file, &mut buffer[..size])?;
+        if size == 0 || size > WHOLE {
+            file.rewind()?;
+            return self.stream(file, size, path);
+        }
+        let size = usize::try_from(size).unwrap_or(0);
+        if let Some(verdict) = self.engine.screen(&mut file, size, begun)? {
+            return Ok(verdict);
+        }
+        file.rewind()?;
+        if self.engine.buffer.len() < size {
+            self.engine.buffer.resize(size, 0);
+        }
+        let length = fill(&mut file, &mut self.engine.buffer[..size])?;
+        self.slice(length, path)
+    }
+
+    /// Searches a file that is in the buffer as a whole.
+    fn slice(&mut self, length: usize, path: &[u8]) -> io::Result<Verdict> {
+        let Engine { pattern, slices, buffer, .. } = &mut self.engine;
         let text = &buffer[..length];
-        if is_utf16(text) || memchr::memchr(0, text).is_some() {
-            return Ok(None);
+        if is_binary(&text[..length.min(SAMPLE)]) {
+            return Ok(Verdict::Binary);
         }
         let mut sink = FileSink::new(&mut self.hits, self.clock, &pattern.matcher, &self.root, path);
         slices.search_slice(&pattern.matcher, without_mark(text), &mut sink)?;
-        Ok(Some(sink.matches))
+        // To look for a NUL costs as much as to search. Without a match nobody has to know of one that comes late.
+        let binary = sink.matches > 0 && is_binary(text);
+        Ok(if binary { Verdict::Binary } else { Verdict::Searched(sink.matches) })
     }
 
     /// Searches a file piece by piece.
-    fn stream(&mut self, mut file: File, size: u64, path: &[u8]) -> io::Result<Option<u64>> {
-        let mut begun = [0; 4096];
+    fn stream(&mut self, mut file: File, size: u64, path: &[u8]) -> io::Result<Verdict> {
+        let mut begun = [0; SAMPLE];
         let length = fill(&mut file, &mut begun)?;
         let text = &begun[..length];
-        if is_utf16(text) || memchr::memchr(0, text).is_some() {
-            return Ok(None);
+        if is_binary(text) {
+            return Ok(Verdict::Binary);
         }
         let Engine { pattern, streams, context, .. } = &mut self.engine;
         let searcher = streams.get_or_insert_with(|| {
@@ -264,13 +340,13 @@ impl Search<'_> {
         let rest = Timed { file: file.take(most.saturating_sub(length as u64)), clock: self.clock };
         let mut sink = FileSink::new(&mut self.hits, self.clock, &pattern.matcher, &self.root, path);
         searcher.search_reader(&pattern.matcher, Cursor::new(without_mark(text)).chain(rest), &mut sink)?;
-        Ok((!sink.binary).then_some(sink.matches))
+        Ok(if sink.binary { Verdict::Binary } else { Verdict::Searched(sink.matches) })
     }
 }
 
-/// UTF-16 counts as binary, as it does for `read`; without ASCII in it, it may hold no NUL byte.
-fn is_utf16(text: &[u8]) -> bool {
-    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
+/// A NUL byte makes a file binary, as for ripgrep. UTF-16 is, too, as for `read`; without ASCII it may hold no NUL.
+fn is_binary(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || memchr::memchr(0, text).is_some()
 }
 
 /// Without the byte order mark of UTF-8, so that `^` matches before the first character.
@@ -278,15 +354,23 @@ fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
+/// Reads once.
+fn read_some(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// Fills as much of `buffer` as there is.
 fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < buffer.len() {
-        match file.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match read_some(file, &mut buffer[length..])? {
+            0 => break,
+            count => length += count,
         }
     }
     Ok(length)

@@ -152,6 +152,9 @@ fn left_out() {
     write(&folder, "binary", "needle\n\0");
     let late = "needle\n".repeat(300_000) + "\0";
     write(&folder, "late-binary", late);
+    let mut middle = b"needle\n".repeat(10_000);
+    middle.push(0);
+    write(&folder, "middle-binary", &middle);
     write(&folder, "utf16", b"\xff\xfen\xe5");
     let long = "x".repeat(5 << 20) + "needle";
     write(&folder, "long-line", long);
@@ -161,7 +164,7 @@ fn left_out() {
     let _listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     let reply = grep(&mut host, "needle", plain);
     assert_eq!(reply.text(), "good:1: needle\n");
-    let skipped = Skipped { binary: 3, too_large: 2, special: 2, ..Skipped::default() };
+    let skipped = Skipped { binary: 4, too_large: 2, special: 2, ..Skipped::default() };
     assert_eq!((matches(&reply).skipped, matches(&reply).files), (skipped, 1));
     assert_eq!(matches(&grep(&mut host, "needle", |c| c.path = Some("sparse"))).skipped.binary, 1);
     assert_eq!(grep(&mut host, "x", |c| c.path = Some("fifo")).failure().0, Cause::Invalid);
@@ -306,6 +309,29 @@ fn naive(folder: &Path, needle: &str) -> Vec<String> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// T-GREP-1: wherever in a long file a line stands, across the pieces in which it is read, it is found.
+    #[test]
+    fn lines_anywhere_in_long_files(
+        lengths in prop::collection::vec(prop_oneof![9 => 0usize..200, 1 => 20_000usize..70_000], 1..400),
+        chosen in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        ended in any::<bool>(),
+    ) {
+        let (folder, mut host) = place();
+        let chosen: std::collections::BTreeSet<usize> = chosen.iter().map(|index| index.index(lengths.len())).collect();
+        let line = |(number, length): (usize, &usize)| {
+            "x".repeat(*length) + if chosen.contains(&number) { "needle" } else { "" }
+        };
+        let text = lengths.iter().enumerate().map(line).collect::<Vec<_>>().join("\n");
+        write(&folder, "f", text + if ended { "\n" } else { "" });
+        let reply = grep(&mut host, "needle$", plain);
+        let seen: Vec<usize> = reply
+            .text()
+            .lines()
+            .map(|line| line.split(':').nth(1).unwrap().parse::<usize>().unwrap() - 1)
+            .collect();
+        prop_assert_eq!(seen, chosen.into_iter().collect::<Vec<_>>());
+    }
 
     /// T-GREP-1: a search finds what a naive one finds, whatever is in the files.
     #[test]
