@@ -23,6 +23,7 @@ use tokio::time::timeout;
 pub use containers::{Inspected, Listed, Status};
 pub use errors::EngineError;
 pub use facts::EngineFacts;
+pub use images::ImageListed;
 
 /// How long connecting may take in all.
 const CONNECT: Duration = Duration::from_millis(1800);
