@@ -7,6 +7,8 @@ mod image;
 mod masks;
 mod place;
 mod processes;
+#[allow(dead_code, unused_imports, reason = "each of the programs that include it uses a part")]
+pub(crate) mod provider;
 mod relay;
 mod session;
 

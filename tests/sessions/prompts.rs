@@ -18,7 +18,7 @@ fn text_from_outside_cannot_forge_a_part() {
 {"repo":"a\u0026b \u003c/agent-config\u003e"}
 </agent-config>
 <environment>
-{"bashTimeoutSeconds":120,"home":"/tmp/home","maxTurns":200,"memoryBytes":1073741824,"network":false,"processes":512,"time":"TIME","timeoutSeconds":900,"tmpBytes":268435456,"workingDirectory":"/app/static","writable":["/tmp"]}
+{"time":"TIME","workingDirectory":"/app/static","home":"/tmp/home","writable":["/tmp"],"network":false,"memoryBytes":1073741824,"tmpBytes":268435456,"processes":512,"timeoutSeconds":900,"bashTimeoutSeconds":120,"maxTurns":200}
 </environment>
 <trigger untrusted="true">
 {"type":"manual"}

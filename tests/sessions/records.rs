@@ -61,7 +61,7 @@ SESSION  worker  done   TIME  TIME
 fn an_ended_session_as_json() {
     let place = Place::new();
     let id = talk(&place);
-    insta::assert_snapshot!(place.masked(&place.run(["show", &id[..34], "--json"]).exits(0).stdout), @r#"{"agent":"worker","answer":"Done.","calls":1,"cause":"done","container":{"id":"ID","name":"NAME"},"ended_at":"TIME","exit_code":0,"failed_calls":1,"image":"runner/minimal","message":"the agent is done","model":"script","project":"PROJECT","returned":null,"sandbox_kept":false,"session":"SESSION","started_at":"TIME","state":"ended","status":null,"stop_requested_by":null,"task":"say hello","tokens":{"cached":4,"input":30,"output":5},"turns":2}"#);
+    insta::assert_snapshot!(place.masked(&place.run(["show", &id[..34], "--json"]).exits(0).stdout), @r#"{"session":"SESSION","agent":"worker","project":"PROJECT","state":"ended","started_at":"TIME","ended_at":"TIME","cause":"done","exit_code":0,"message":"the agent is done","stop_requested_by":null,"container":{"name":"NAME","id":"ID"},"sandbox_kept":false,"task":"say hello","model":"script","image":"runner/minimal","turns":2,"calls":1,"failed_calls":1,"tokens":{"input":30,"cached":4,"output":5},"status":null,"answer":"Done.","returned":null}"#);
     let listed = place.run(["ps", "--all", "--json"]).exits(0).json();
     assert_eq!((listed.as_array().map(Vec::len), &listed[0]["session"]), (Some(1), &json!(id)));
     let kinds: Vec<Value> = place.events(&id).iter().map(|event| event["kind"].clone()).collect();

@@ -27,8 +27,9 @@ pub struct AgentArgs {
 }
 
 impl AgentArgs {
-    /// Loads the project and the agent, and looks at what is to be copied in.
-    pub(super) fn load(&self) -> Result<(Project, Agent), Failure> {
+    /// Loads the project and the agent, and looks at what is to be copied in. `models` are for the agent instead of its
+    /// own, unless there are none.
+    pub(super) fn load(&self, models: &[String]) -> Result<(Project, Agent), Failure> {
         for copy in &self.copy_in {
             copy.check()?;
         }
@@ -36,7 +37,7 @@ impl AgentArgs {
             Some(folder) => Project::open(folder)?,
             None => Project::find(&working_directory()?)?,
         };
-        let agent = project.agent(&self.agent)?;
+        let agent = project.agent_on(&self.agent, models)?;
         Ok((project, agent))
     }
 

@@ -12,6 +12,7 @@ use crate::session::driver::Driver;
 use crate::session::journal::Started;
 use crate::session::life::{Plan, live};
 use crate::session::prompt;
+use crate::session::room::Room;
 use crate::tools::Registry;
 
 /// Longest task in bytes.
@@ -36,6 +37,9 @@ pub struct StartArgs {
     /// A file that says what the agent is to do; - is standard input
     #[arg(long, value_name = "FILE")]
     pub task_file: Option<PathBuf>,
+    /// Think with this model of the project and not with the agent's; given again: ask that one when the first fails
+    #[arg(long = "model", value_name = "NAME")]
+    pub models: Vec<String>,
     /// Print what happens as one JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -66,9 +70,9 @@ impl StartArgs {
 /// # Errors
 /// Nothing was begun, or the end could not be recorded.
 pub async fn run(args: StartArgs) -> Result<u8, Failure> {
-    let (project, agent) = args.agent.load()?;
+    let (project, agent) = args.agent.load(&args.models)?;
     let task = args.task()?;
-    let model = model::open(&agent.model)?;
+    let model = model::open(&agent.models)?;
     let watcher = progress::watcher(args.json);
     let means = means::open(&*watcher).await?;
     let interrupt = signals::interrupt();
@@ -78,7 +82,7 @@ pub async fn run(args: StartArgs) -> Result<u8, Failure> {
     let started = Started {
         task: parts.task.clone(),
         trigger: parts.trigger.clone(),
-        model: Some(agent.model.name.clone()),
+        model: agent.models.first().map(|model| model.name.clone()),
         system: Some(prompts.system.clone()),
         prompt: Some(prompts.user.clone()),
         ..Started::default()
@@ -100,7 +104,8 @@ pub async fn run(args: StartArgs) -> Result<u8, Failure> {
         tools: Registry::transport().definitions(),
     };
     let ended = live(&means, plan, &*watcher, &interrupt, async |caller, limits| {
-        Driver { caller, model: &*model, limits, request, interrupt: &interrupt }.run().await
+        let room = Room::new(caller.session);
+        Driver { caller, model: &*model, limits, request, room, interrupt: &interrupt }.run().await
     })
     .await?;
     Ok(ended.cause.exit_code())

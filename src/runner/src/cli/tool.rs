@@ -104,7 +104,7 @@ impl<'a> Answer<'a> {
 /// Nothing was begun, or the end could not be recorded.
 pub async fn run(args: ToolArgs) -> Result<u8, Failure> {
     let single = args.single()?;
-    let (project, agent) = args.agent.load()?;
+    let (project, agent) = args.agent.load(&[])?;
     let means = means::open(&Notes).await?;
     let interrupt = signals::interrupt();
     let plan = Plan {

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::config::ModelSettings;
 use super::error::{Place, ProjectError};
 use super::front_matter::{self, Skill};
-use super::near::near;
-use super::section::{Document, Found, Keys, Known};
+use super::models::{self, ModelSettings};
+use super::section::{Document, Keys, Known};
 use super::settings::{AGENT_LOCAL, Settings, Written};
 use super::{Project, read};
 
@@ -47,8 +46,8 @@ pub struct Agent {
     pub skill: Skill,
     /// `params`: a JSON object for the prompt.
     pub params: Value,
-    /// The model it thinks with.
-    pub model: ModelSettings,
+    /// The models it thinks with: the first is asked, the others in their order when it fails. At least one.
+    pub models: Vec<ModelSettings>,
     /// What it runs with.
     pub settings: Settings,
 }
@@ -59,8 +58,8 @@ pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 64 && name.split('-').all(part)
 }
 
-/// Loads the agent in `folder`.
-pub(super) fn load(project: &Project, folder: &Path) -> Result<Agent, ProjectError> {
+/// Loads the agent in `folder`; `instead` names models that it is to think with and not its own, unless it is empty.
+pub(super) fn load(project: &Project, folder: &Path, instead: &[String]) -> Result<Agent, ProjectError> {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     if !is_name(&name) {
         return Err(ProjectError::NotAnAgent {
@@ -104,49 +103,12 @@ pub(super) fn load(project: &Project, folder: &Path) -> Result<Agent, ProjectErr
     let root = document.root(ROOT)?;
     let local = root.table("local", AGENT_LOCAL)?;
     let settings = Written::read(&root, local.as_ref(), true)?.over(&project.config.written)?;
-    let model = choose_model(project, root.strings("models")?, &path)?;
-    let params = root.free_table("params")?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    Ok(Agent { name, folder: folder.to_owned(), skill, params, model, settings })
-}
-
-/// An agent without `models` takes the project's only model.
-fn choose_model(
-    project: &Project,
-    models: Option<Found<Vec<String>>>,
-    path: &Path,
-) -> Result<ModelSettings, ProjectError> {
+    let written = root.strings("models")?;
     let known = &project.config.models;
-    let names = || known.iter().map(|model| format!("`{}`", model.name)).collect::<Vec<_>>().join(", ");
-    let Some(models) = models else {
-        return match known.as_slice() {
-            [only] => Ok(only.clone()),
-            [] => Err(ProjectError::Content {
-                place: Place::file(project.root.join("config.toml")),
-                what: "no model: there is no [models.<name>]".to_owned(),
-                hint: Some("add one with `provider = \"script\"` and a `file` of turns".to_owned()),
-            }),
-            _ => Err(ProjectError::Content {
-                place: Place::file(path),
-                what: format!("`models` is missing and the project has several: {}", names()),
-                hint: Some("name one, such as models = [\"…\"]".to_owned()),
-            }),
-        };
+    let models = match instead {
+        [] => models::choose(known, &project.root, written, &path)?,
+        list => models::override_with(known, list)?,
     };
-    let [name] = models.value.as_slice() else {
-        let what = if models.value.is_empty() {
-            "`models` is empty".to_owned()
-        } else {
-            "`models` with more than one entry (falling back) is not supported yet".to_owned()
-        };
-        return Err(ProjectError::Content { place: models.place, what, hint: Some("name exactly one".to_owned()) });
-    };
-    known.iter().find(|model| model.name == *name).cloned().ok_or_else(|| ProjectError::Content {
-        place: models.place,
-        what: format!("`models` names {name:?}, which the project does not have"),
-        hint: Some(match near(name, known.iter().map(|model| model.name.as_str())).first() {
-            Some(best) => format!("did you mean `{best}`?"),
-            None if known.is_empty() => "the project's config.toml has no [models.<name>]".to_owned(),
-            None => format!("it has {}", names()),
-        }),
-    })
+    let params = root.free_table("params")?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    Ok(Agent { name, folder: folder.to_owned(), skill, params, models, settings })
 }

@@ -68,6 +68,14 @@ pub enum ProjectError {
         /// What to do.
         hint: String,
     },
+    /// A model that was asked for by name cannot be used.
+    #[error("{what}")]
+    Model {
+        /// What is wrong, in words.
+        what: String,
+        /// What to do.
+        hint: String,
+    },
     /// A file cannot be read.
     #[error("{}: {why}", file.display())]
     Unreadable {
@@ -104,7 +112,7 @@ impl ProjectError {
                 Some("make one: agents/<name>/SKILL.md with its instructions".to_owned())
             }
             Self::UnknownAgent { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
-            Self::NotAnAgent { hint, .. } => Some(hint.clone()),
+            Self::NotAnAgent { hint, .. } | Self::Model { hint, .. } => Some(hint.clone()),
             Self::Unreadable { .. } => None,
             Self::Content { hint, .. } => hint.clone(),
         }

@@ -4,9 +4,13 @@
 //! documented and not built yet is refused by name.
 
 mod agent;
+mod base_url;
 mod config;
 mod error;
 mod front_matter;
+mod models;
+#[cfg(test)]
+mod models_tests;
 mod near;
 mod provider;
 mod read;
@@ -18,9 +22,9 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use agent::Agent;
-pub use config::{ModelSettings, ModelSource};
 pub use error::{Place, ProjectError};
 pub use front_matter::Skill;
+pub use models::{ModelSettings, ModelSource};
 pub(crate) use near::near;
 pub use provider::{Provider, ProviderSettings, ThinkingLevel};
 pub use settings::{DEFAULT_IMAGE, Settings};
@@ -86,17 +90,25 @@ impl Project {
     /// # Errors
     /// [`ProjectError::UnknownAgent`] with near names, or what is wrong with its files.
     pub fn agent(&self, name_or_path: &str) -> Result<Agent, ProjectError> {
+        self.agent_on(name_or_path, &[])
+    }
+
+    /// Loads an agent that is to think with these models of the project and not with its own, unless the list is empty.
+    ///
+    /// # Errors
+    /// As [`Self::agent`], or [`ProjectError::Model`].
+    pub fn agent_on(&self, name_or_path: &str, models: &[String]) -> Result<Agent, ProjectError> {
         if name_or_path.contains('/') || name_or_path == "." || name_or_path == ".." {
             let path = Path::new(name_or_path);
             let folder = path.canonicalize().map_err(|error| ProjectError::NotAnAgent {
                 what: format!("{name_or_path}: {error}"),
                 hint: "name an agent of agents/, or the path of an agent's folder".to_owned(),
             })?;
-            return agent::load(self, &folder);
+            return agent::load(self, &folder, models);
         }
         let folder = self.root.join("agents").join(name_or_path);
         if agent::is_name(name_or_path) && folder.is_dir() {
-            return agent::load(self, &folder);
+            return agent::load(self, &folder, models);
         }
         let known = self.agent_names();
         let close = near(name_or_path, known.iter().map(String::as_str));

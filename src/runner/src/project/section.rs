@@ -129,15 +129,21 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Where the value of `key` stands, whatever it is.
+    pub(super) fn place_of(&self, key: &str) -> Option<Place> {
+        self.get(key).map(|(_, place)| place)
+    }
+
     /// A list of strings.
-    pub(super) fn strings(&self, key: &str) -> Result<Option<Found<Vec<String>>>, ProjectError> {
+    pub(super) fn strings(&self, key: &str) -> Result<Option<Found<Vec<Found<String>>>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
         let DeValue::Array(items) = value else { return Err(self.wrong(key, place, "a list of strings", value)) };
         let mut texts = Vec::new();
         for item in items {
+            let place = self.place(item.span().start);
             match item.get_ref() {
-                DeValue::String(text) => texts.push(text.deref().to_owned()),
-                other => return Err(self.wrong(key, self.place(item.span().start), "a list of strings", other)),
+                DeValue::String(text) => texts.push(Found { value: text.deref().to_owned(), place }),
+                other => return Err(self.wrong(key, place, "a list of strings", other)),
             }
         }
         Ok(Some(Found { value: texts, place }))

@@ -9,7 +9,7 @@ use super::*;
 use crate::sandbox::limits::{Limits, Wanted};
 
 /// A folder with these files.
-fn place(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub(super) fn place(files: &[(&str, &str)]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = place.path().join(name);
@@ -19,10 +19,10 @@ fn place(files: &[(&str, &str)]) -> tempfile::TempDir {
     place
 }
 
-const MODEL: &str = "[models.main]\nprovider = \"script\"\nfile = \"turns.json\"\n";
+pub(super) const MODEL: &str = "[models.main]\nprovider = \"script\"\nfile = \"turns.json\"\n";
 
 /// Loads the agent `a` and gives its error with the hint, without the folder's changing name.
-fn complaint(project: &str, agent: &str) -> String {
+pub(super) fn complaint(project: &str, agent: &str) -> String {
     let place = place(&[("config.toml", project), ("agents/a/SKILL.md", "Do."), ("agents/a/config.toml", agent)]);
     let root = place.path().canonicalize().unwrap();
     let error = Project::open(&root).and_then(|project| project.agent("a")).unwrap_err();
@@ -54,7 +54,10 @@ fn an_agent_takes_the_projects_settings_and_its_own() {
         folder: root.join("agents/a"),
         skill: Skill { name: Some("a".to_owned()), body: "Do it.".to_owned(), ..Skill::default() },
         params: json!({"repo": "x/y", "n": [1, 2.5, true], "d": "2024-01-01"}),
-        model: ModelSettings { name: "main".to_owned(), source: ModelSource::Script { file: root.join("turns.json") } },
+        models: vec![ModelSettings {
+            name: "main".to_owned(),
+            source: ModelSource::Script { file: root.join("turns.json") },
+        }],
         settings: Settings {
             image: "my/image:1".to_owned(),
             limits: Limits { memory: 2 << 30, milli_cpus: 500, pids: 200, tmp_size: 100 << 20, tmp_inodes: 131_072 },
@@ -144,22 +147,6 @@ fn broken_toml_is_named_with_line_and_column() {
     insta::assert_snapshot!(complaint("[local]\npids = 20\npids = 30\n", ""), @"/config.toml:3:1: duplicate key");
     insta::assert_snapshot!(complaint("local = 3", ""), @"/config.toml:1:9: `local` must be a table, not 3");
     insta::assert_snapshot!(complaint("[models]\na = 3", ""), @"/config.toml:2:1: `models.a` must be a table");
-}
-
-#[test]
-fn models_are_chosen_and_checked() {
-    insta::assert_snapshot!(complaint("", ""), @r#"/config.toml: no model: there is no [models.<name>] [add one with `provider = "script"` and a `file` of turns]"#);
-    let two = format!("{MODEL}[models.other]\nprovider = \"script\"\nfile = \"b.json\"\n");
-    insta::assert_snapshot!(complaint(&two, ""), @r#"/agents/a/config.toml: `models` is missing and the project has several: `main`, `other` [name one, such as models = ["…"]]"#);
-    insta::assert_snapshot!(complaint(&two, "models = [\"mian\"]"), @r#"/agents/a/config.toml:1:10: `models` names "mian", which the project does not have [did you mean `main`?]"#);
-    insta::assert_snapshot!(complaint(&two, "models = [\"main\", \"other\"]"), @"/agents/a/config.toml:1:10: `models` with more than one entry (falling back) is not supported yet [name exactly one]");
-    insta::assert_snapshot!(complaint(&two, "models = []"), @"/agents/a/config.toml:1:10: `models` is empty [name exactly one]");
-    insta::assert_snapshot!(complaint(&two, "models = \"main\""), @r#"/agents/a/config.toml:1:10: `models` must be a list of strings, not "main""#);
-    insta::assert_snapshot!(complaint("[models.a]\nprovider = \"anthropic\"\nmodel = \"x\"", ""), @r#"/config.toml:2:12: the provider `anthropic` is not supported yet [use `provider = "script"` with a `file` of turns]"#);
-    insta::assert_snapshot!(complaint("[models.a]\nprovider = \"scirpt\"", ""), @r#"/config.toml:2:12: unknown provider "scirpt" [did you mean `script`?]"#);
-    insta::assert_snapshot!(complaint("[models.a]\nfile = \"x\"", ""), @r#"/config.toml:1:9: `models.a` has no `provider` [provider = "script"]"#);
-    insta::assert_snapshot!(complaint("[models.a]\nprovider = \"script\"", ""), @r#"/config.toml:1:9: `models.a` has no `file` [file = "script.json", relative to this config.toml]"#);
-    insta::assert_snapshot!(complaint("[models.a]\nprovider = \"script\"\nfile = \"f\"\nmodel = \"m\"", ""), @"/config.toml:4:9: `models.a.model` means nothing for the provider `script` [remove it]");
 }
 
 #[test]

@@ -80,7 +80,10 @@ mod tests {
             folder: PathBuf::from("/p/agents/hello"),
             skill: Skill { body: "# Hello\n\nSay hello.".to_owned(), ..Skill::default() },
             params: json!({}),
-            model: ModelSettings { name: "m".to_owned(), source: ModelSource::Script { file: PathBuf::from("f") } },
+            models: vec![ModelSettings {
+                name: "m".to_owned(),
+                source: ModelSource::Script { file: PathBuf::from("f") },
+            }],
             settings: Settings {
                 image: "runner/minimal".to_owned(),
                 limits: Limits { memory: 1 << 30, milli_cpus: 1000, pids: 64, tmp_size: 1 << 28, tmp_inodes: 1000 },
@@ -108,7 +111,7 @@ mod tests {
 {"repo":"a\u0026b"}
 </agent-config>
 <environment>
-{"bashTimeoutSeconds":120,"home":"/tmp/home","maxTurns":200,"memoryBytes":1073741824,"network":false,"processes":64,"time":"2026-01-01T00:00:00Z","timeoutSeconds":900,"tmpBytes":268435456,"workingDirectory":"/app/static","writable":["/tmp"]}
+{"time":"2026-01-01T00:00:00Z","workingDirectory":"/app/static","home":"/tmp/home","writable":["/tmp"],"network":false,"memoryBytes":1073741824,"tmpBytes":268435456,"processes":64,"timeoutSeconds":900,"bashTimeoutSeconds":120,"maxTurns":200}
 </environment>
 <trigger untrusted="true">
 {"type":"manual"}
