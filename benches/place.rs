@@ -46,13 +46,18 @@ impl Place {
 
     /// Starts a sandbox.
     pub(crate) async fn sandbox(&self) -> anyhow::Result<Sandbox> {
+        self.sandbox_of("runner/minimal").await
+    }
+
+    /// Starts a sandbox of this image.
+    pub(crate) async fn sandbox_of(&self, image: &str) -> anyhow::Result<Sandbox> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("{error}"))?;
         let session = uuid::Uuid::now_v7().to_string();
         let order = Order {
             session,
             name: format!("runner-bench-{}", hex::encode(random)),
-            image: "runner/minimal".to_owned(),
+            image: image.to_owned(),
             limits: Limits::resolve(&Wanted::default(), self.engine.facts().ncpu)?,
             runtime: None,
             orphan_grace: 600,

@@ -118,9 +118,9 @@ fn gcc_and_make_build_programs_that_run() {
     let (_place, mut desk) = base();
     let said = lines(
         &mut desk,
-        r##"printf '#include <pthread.h>\n#include <stdio.h>\nstatic void *say(void *what) { return puts(what) < 0 ? what : NULL; }\nint main(void) { pthread_t t; pthread_create(&t, NULL, say, "thread"); return pthread_join(t, NULL); }\n' >main.c
+        r#"printf '#include <pthread.h>\n#include <stdio.h>\nstatic void *say(void *what) { return puts(what) < 0 ? what : NULL; }\nint main(void) { pthread_t t; pthread_create(&t, NULL, say, "thread"); return pthread_join(t, NULL); }\n' >main.c
           printf 'all: main lib.so\nmain: main.c\n\tgcc -O2 -g -Wall -pthread -o $@ $<\nlib.so: main.c\n\tgcc -shared -fPIC -flto -o $@ $<\n' >Makefile
-          make -s -j4 && ./main && gcc -static -pthread -o static main.c && ./static && file -b lib.so | cut -d, -f1"##,
+          make -s -j4 && ./main && gcc -static -pthread -o static main.c && ./static && file -b lib.so | cut -d, -f1"#,
     );
     assert_eq!(said, "thread\nthread\nELF 64-bit LSB shared object\n");
 }

@@ -111,7 +111,7 @@ fn both_ways_read_one_list_of_packages() {
     sorted.dedup();
     assert_eq!(sorted.len(), packages.len(), "a package comes twice");
     let plain = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    assert!(packages.iter().all(|name| plain(&name)), "names only, one a line: {packages:?}");
+    assert!(packages.iter().all(plain), "names only, one a line: {packages:?}");
     let instructions: Vec<&str> = DOCKERFILE.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(
         instructions,

@@ -246,7 +246,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), DebianError> {
 /// The folder that a build works in, locked for as long.
 struct Work {
     folder: TempDir,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 impl Work {
@@ -257,24 +257,26 @@ impl Work {
         clear(&place);
         let folder = tempfile::Builder::new().prefix(WORK).tempdir_in(&place).map_err(failed)?;
         let lock = File::open(folder.path()).map_err(failed)?;
-        let _lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| failed(error.into()))?;
-        Ok(Work { folder, _lock })
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| failed(error.into()))?;
+        Ok(Work { folder, lock })
     }
 
     /// Removes it. The last processes of a killed step may still be writing.
     fn remove(self) -> Result<(), DebianError> {
         let path = self.folder.path().to_owned();
         let begun = SystemTime::now();
-        loop {
+        let removed = loop {
             match fs::remove_dir_all(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break Ok(()),
+                Ok(()) => break Ok(()),
                 Err(source) if begun.elapsed().is_ok_and(|waited| waited > REMOVAL) => {
-                    return Err(DebianError::Folder { step: "cannot remove", path, source });
+                    break Err(DebianError::Folder { step: "cannot remove", path, source });
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
-        }
+        };
+        drop(self.lock);
+        removed
     }
 }
 
