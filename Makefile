@@ -7,13 +7,16 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TIME ?= 60
 ONLY ?=
 
-.PHONY: help demo test soak check bench fuzz doc promises clean
+.PHONY: help demo demo-work test soak check bench fuzz doc promises clean
 
 help: ## Lists the verbs
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 demo: ## Sets the machine up, builds, and lets an agent work in a real container
 	@.ci/demo
+
+demo-work: ## Lets an agent mend a small repository with git and python3, and hand out its patch
+	@.ci/demo-work
 
 test: ## Tests everything against a real engine, as root, and a part of it as a user of the docker group
 	@.ci/test

@@ -1,7 +1,7 @@
 //! The figures that README promises, each against a floor that is measured in the same run, block by block in turn.
 //!
-//! `cargo bench -p runner --bench figures [-- NAME]` writes `target/bench/summary.json`. Needs an engine with the image
-//! `runner/minimal`, for the searches also `runner/base`, and gcc for the twin. Latencies are judged here and nowhere else.
+//! `cargo bench -p runner --bench figures [-- NAME]` writes `target/bench/summary.json`. Needs an engine with the images
+//! `runner/minimal` and `runner/base`, and gcc for the twin. Latencies are judged here and nowhere else.
 
 mod engine;
 mod floor;
@@ -28,12 +28,13 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 16] = [
+const FIGURES: [&str; 17] = [
     "link_ping",
     "read_1k",
     "read_1m",
     "bash_true",
     "bash_vs_exec",
+    "bash_vs_exec_base",
     "session_start",
     "session_stop",
     "toolbox_rss",
@@ -87,6 +88,7 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "read_1m" => link::read_1m(&place).await,
             "bash_true" => shell::against_twin(&place).await,
             "bash_vs_exec" => shell::against_exec(&place).await,
+            "bash_vs_exec_base" => shell::against_exec_on_base(&place).await,
             "session_start" => start::start(&place).await,
             "session_stop" => start::stop(&place).await,
             "toolbox_rss" => memory::idle(&place).await,

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use runner::sandbox::Sandbox;
 use serde_json::json;
 
 use super::engine::{self, Container};
@@ -46,14 +47,22 @@ pub(crate) async fn against_twin(place: &Place) -> anyhow::Result<Figure> {
 
 /// The engine's exec of the same shell against `bash true`.
 pub(crate) async fn against_exec(place: &Place) -> anyhow::Result<Figure> {
-    let sandbox = place.sandbox().await?;
+    exec_figure("bash_vs_exec", &place.sandbox().await?, 40.0).await
+}
+
+/// The same on runner/base, whose shell has libraries to load.
+pub(crate) async fn against_exec_on_base(place: &Place) -> anyhow::Result<Figure> {
+    exec_figure("bash_vs_exec_base", &place.sandbox_of("runner/base", &Wanted::default()).await?, 25.0).await
+}
+
+async fn exec_figure(name: &'static str, sandbox: &Sandbox, bound: f64) -> anyhow::Result<Figure> {
     let mut pair = Pair::default();
     let mut number = 0;
     for _ in 0..5 {
         let mut block = Vec::new();
         for _ in 0..20 {
             number += 1;
-            let (time, reply) = timed(bash(&sandbox, number, "true")).await;
+            let (time, reply) = timed(bash(sandbox, number, "true")).await;
             reply?;
             block.push(time);
         }
@@ -68,7 +77,7 @@ pub(crate) async fn against_exec(place: &Place) -> anyhow::Result<Figure> {
     }
     sandbox.stop().await?;
     let detail = pair.detail("bash true", "engine exec of it");
-    Ok(Figure::judge("bash_vs_exec", pair.ratio(), "ratio", Bound::AtLeast(40.0), &detail))
+    Ok(Figure::judge(name, pair.ratio(), "ratio", Bound::AtLeast(bound), &detail))
 }
 
 /// The twin at work.

@@ -139,6 +139,7 @@ pub(crate) fn engine_code(error: &EngineError) -> u8 {
     match error {
         EngineError::ImageRefused { .. } | EngineError::Altered { .. } => POLICY,
         EngineError::UnknownRuntime { .. } => USAGE,
+        EngineError::ImageInUse { .. } => 1,
         _ => ENGINE,
     }
 }

@@ -1,6 +1,10 @@
 //! `runner image`: the images that agents run in.
 
 pub mod build;
+pub mod check;
+pub mod ls;
+mod probe;
+pub mod rm;
 
 use clap::Subcommand;
 
@@ -11,6 +15,12 @@ use crate::exit::Failure;
 pub enum ImageCommand {
     /// Build runner/minimal or runner/base, without a registry
     Build(build::BuildArgs),
+    /// List the engine's images and whether agents can run in them
+    Ls(ls::LsArgs),
+    /// Remove images, unless something is made from them
+    Rm(rm::RmArgs),
+    /// Say what an agent in this image will miss
+    Check(check::CheckArgs),
 }
 
 /// Does it.
@@ -20,5 +30,8 @@ pub enum ImageCommand {
 pub async fn run(command: ImageCommand) -> Result<u8, Failure> {
     match command {
         ImageCommand::Build(args) => build::run(args).await,
+        ImageCommand::Ls(args) => ls::run(args).await,
+        ImageCommand::Rm(args) => rm::run(args).await,
+        ImageCommand::Check(args) => check::run(args).await,
     }
 }

@@ -143,11 +143,16 @@ pub fn run(command: impl Future<Output = Result<u8, Failure>>) -> ExitCode {
 }
 
 fn report(failure: &Failure) -> ExitCode {
+    complain(failure);
+    failure.code.into()
+}
+
+/// Says on standard error what failed.
+fn complain(failure: &Failure) {
     eprintln!("error: {}", sanitise::line(&failure.message));
     if let Some(hint) = &failure.hint {
         eprintln!("hint: {}", sanitise::line(hint));
     }
-    failure.code.into()
 }
 
 impl From<RecordsError> for Failure {

@@ -108,6 +108,17 @@ pub(crate) fn duration(ms: i64) -> String {
     }
 }
 
+/// A size as people say it.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{} kB", bytes / 1_000),
+        1_000_000..10_000_000 => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+        10_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{}.{} GB", bytes / 1_000_000_000, bytes % 1_000_000_000 / 100_000_000),
+    }
+}
+
 /// A number of things: `1 file`, `2 files`.
 pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
     match number.into() {
@@ -159,6 +170,12 @@ mod tests {
         write(&mut out, Style { coloured: true }, &["ONE", "TWO", "THREE"], &rows).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("\u{1b}[31mb\u{1b}[0m") && !out.contains("\u{1b}[2J"), "{out:?}");
+    }
+
+    #[test]
+    fn sizes_have_two_digits_or_three() {
+        let said = [999, 4_320_000, 641_000_000, 1_250_000_000].map(size);
+        assert_eq!(said, ["999 B", "4.3 MB", "641 MB", "1.2 GB"]);
     }
 
     #[test]

@@ -160,10 +160,10 @@ impl ToolArgs {
 }
 
 /// What the calls are made with.
-struct Work<'a> {
-    caller: Caller<'a>,
-    limits: LoopLimits,
-    interrupt: &'a CancellationToken,
+pub(super) struct Work<'a> {
+    pub(super) caller: Caller<'a>,
+    pub(super) limits: LoopLimits,
+    pub(super) interrupt: &'a CancellationToken,
 }
 
 /// One call read from standard input: its id, and the call or what is wrong with its line.
@@ -181,6 +181,16 @@ impl Work<'_> {
             })
         };
         self.answer(asked, &CancellationToken::new(), 1, show).await
+    }
+
+    /// Makes one call and keeps its result.
+    pub(super) async fn ask(&self, tool: &str, args: Value, kept: &mut Option<ToolResult>) -> Conclusion {
+        let asked = stream::iter([(Value::Null, Ok((tool.to_owned(), args)))]);
+        let keep = |_: &Value, result: &ToolResult| {
+            *kept = Some(result.clone());
+            Ok(())
+        };
+        self.answer(asked, 1, keep).await
     }
 
     async fn all(&self, input: impl AsyncRead + Unpin, parallel: usize) -> Conclusion {

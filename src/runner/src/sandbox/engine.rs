@@ -25,6 +25,7 @@ use tokio::time::timeout;
 pub use containers::{Inspected, Listed, Status};
 pub use errors::EngineError;
 pub use facts::EngineFacts;
+pub use images::ImageListed;
 pub use survey::Survey;
 
 /// How long connecting may take in all.

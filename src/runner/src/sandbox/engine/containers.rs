@@ -186,8 +186,22 @@ impl Engine {
         Ok(self.list(LABEL_IDS).await?.into_iter().filter_map(|container| container.ids).collect())
     }
 
+    /// The containers made from this image, each said for people: its name, and its session when it is a sandbox.
+    pub(super) async fn containers_from(&self, image_id: &str) -> Result<Vec<String>, EngineError> {
+        let listed = self.list_by("ancestor", image_id).await?;
+        let said = |container: Listed| match container.session.as_str() {
+            "" => format!("container {}", container.name),
+            session => format!("container {} (session {session}: `runner stop {session}`)", container.name),
+        };
+        Ok(listed.into_iter().map(said).collect())
+    }
+
     async fn list(&self, label: &str) -> Result<Vec<Listed>, EngineError> {
-        let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
+        self.list_by("label", label).await
+    }
+
+    async fn list_by(&self, filter: &str, value: &str) -> Result<Vec<Listed>, EngineError> {
+        let filters = HashMap::from([(filter.to_owned(), vec![value.to_owned()])]);
         let options = ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
         let answer = self.docker.list_containers(Some(options));
         let list = Engine::call("list its containers", self.deadlines.ask, answer).await?;

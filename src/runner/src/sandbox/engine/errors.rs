@@ -94,6 +94,14 @@ pub enum EngineError {
         /// Why, with the remedy.
         reason: String,
     },
+    /// An image that containers are made from.
+    #[error("image {reference} is in use by {users}; it can be removed once they are gone")]
+    ImageInUse {
+        /// What was asked for.
+        reference: String,
+        /// The containers, and whose they are.
+        users: String,
+    },
     /// The engine cannot be told of a path.
     #[error("the path {0:?} is not UTF-8, and the engine takes no other; set RUNNER_STATE to another")]
     BadPath(PathBuf),

@@ -90,7 +90,7 @@ impl Sources {
 
     /// The `sources.list`.
     pub(super) fn list(&self) -> String {
-        self.lines.iter().map(|line| format!("{line}\n")).collect()
+        self.lines.iter().fold(String::new(), |list, line| list + line + "\n")
     }
 }
 

@@ -19,7 +19,8 @@ use crate::sandbox::engine::{Engine, EngineError};
 pub const MINIMAL: &str = "runner/minimal";
 
 const CREATED: &str = "1970-01-01T00:00:00Z";
-const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
+/// What our images set: nothing for root alone is on it.
+pub(super) const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
 
 /// Where distributions put the programs, below a folder.
 const BASH: [&str; 5] = ["bash-static", "bin/bash-static", "usr/bin/bash-static", "bash", "bin/bash"];

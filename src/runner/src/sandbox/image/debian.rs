@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Image;
 use super::apt::{self, Sources};
-use super::archive::Defaults;
+use super::archive::{self, Defaults};
 use super::rootfs::Rootfs;
 use super::step::{self, Step};
 use crate::sandbox::engine::{Engine, EngineError};
@@ -34,9 +34,6 @@ const INSTALL: &str = include_str!("../../../../../images/base/install");
 
 /// Certificates of this machine's authorities: an https mirror may have one of them.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
-/// What the image sets.
-const ENVIRONMENT: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Beginning of the names of folders that builds work in.
 const WORK: &str = "runner-base-";
@@ -129,11 +126,16 @@ impl Engine {
     ) -> Result<Image, DebianError> {
         ready()?;
         let sources = from.sources()?;
+        let before = self.image(BASE).await.ok();
         let work = Work::begin()?;
         let built = self.build_in(&work, &sources, progress, cancel).await;
         let removed = work.remove();
         let image = built?;
-        removed.map(|()| image)
+        removed?;
+        if let Some(before) = before.filter(|before| before.id != image.id) {
+            self.remove_nameless(&before.id).await?;
+        }
+        Ok(image)
     }
 
     async fn build_in(
@@ -166,7 +168,7 @@ impl Engine {
         write(&root.join("etc/apt/sources.list"), sources.public().as_bytes())?;
 
         progress(Progress::Step("reading the tree"));
-        let defaults = Defaults { env: [ENVIRONMENT], cmd: ["/bin/bash"] };
+        let defaults = Defaults { env: [archive::PATH], cmd: ["/bin/bash"] };
         let unreadable = |source| DebianError::Folder { step: "cannot read", path: root.clone(), source };
         let loaded = async {
             let rootfs = Rootfs::new(root.clone(), begun);
@@ -244,7 +246,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), DebianError> {
 /// The folder that a build works in, locked for as long.
 struct Work {
     folder: TempDir,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 impl Work {
@@ -255,24 +257,26 @@ impl Work {
         clear(&place);
         let folder = tempfile::Builder::new().prefix(WORK).tempdir_in(&place).map_err(failed)?;
         let lock = File::open(folder.path()).map_err(failed)?;
-        let _lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| failed(error.into()))?;
-        Ok(Work { folder, _lock })
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| failed(error.into()))?;
+        Ok(Work { folder, lock })
     }
 
     /// Removes it. The last processes of a killed step may still be writing.
     fn remove(self) -> Result<(), DebianError> {
         let path = self.folder.path().to_owned();
         let begun = SystemTime::now();
-        loop {
+        let removed = loop {
             match fs::remove_dir_all(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break Ok(()),
+                Ok(()) => break Ok(()),
                 Err(source) if begun.elapsed().is_ok_and(|waited| waited > REMOVAL) => {
-                    return Err(DebianError::Folder { step: "cannot remove", path, source });
+                    break Err(DebianError::Folder { step: "cannot remove", path, source });
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
-        }
+        };
+        drop(self.lock);
+        removed
     }
 }
 

@@ -1,0 +1,1 @@
+"""A basket and what it costs."""
