@@ -2,10 +2,12 @@
 //!
 //! - `commands`: `bash` does what its contract says, jobs, limits and output included.
 //! - `files`: `read`, `write`, `ls`, and copies in and out.
+//! - `search`: `grep` and `find`.
 //! - `kill`: no process of a finished call survives, whatever it tried.
 //! - `attack`: an agent that attacks its box gets nowhere.
 //! - `sandbox`: the container is what was ordered, images are what we allow, nothing is left on the engine.
 //! - `link`: the link between host and PID 1 survives what drops it.
+//! - `models`: a model's key, failures, and length of conversations are dealt with; recordings do the same again.
 //! - `sessions`: a session from start to end, in the store, in the exit code and after a crash.
 //! - `cli`: what people and programs read reads well: transcripts, help, completions, the doctor, and nothing hostile in it.
 //! - `refusals`: bad input is named, with the place and the remedy, and nothing is half done.
@@ -20,6 +22,8 @@ mod commands;
 mod files;
 mod kill;
 mod link;
+mod models;
 mod refusals;
 mod sandbox;
+mod search;
 mod sessions;

@@ -7,6 +7,8 @@ mod image;
 mod masks;
 mod place;
 mod processes;
+#[allow(dead_code, unused_imports, reason = "each of the programs that include it uses a part")]
+pub(crate) mod provider;
 mod relay;
 mod session;
 
@@ -14,7 +16,7 @@ pub(crate) use desk::{Answer, Desk};
 pub(crate) use engine::{engine, engine_with};
 pub(crate) use host::{is_root, long_sleep, processes, processes_with, until};
 pub(crate) use image::Variant;
-pub(crate) use place::{Place, Ran, program};
+pub(crate) use place::{BASE, Place, Ran, program};
 pub(crate) use processes::{Block, resident_bytes};
 pub(crate) use relay::{Relay, Rule};
 pub(crate) use session::Session;

@@ -109,6 +109,11 @@ impl Place {
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(program());
         command.args(args).current_dir(self.project()).env("RUNNER_STATE", self.state()).env_remove("RUST_LOG");
+        // No key of whoever runs the tests is sent anywhere.
+        command.env("XDG_CONFIG_HOME", self.folder().join("config"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().ends_with("_API_KEY")) {
+            command.env_remove(name);
+        }
         command.stdin(Stdio::null());
         command
     }

@@ -67,6 +67,36 @@ pub enum Request {
         /// Most entries.
         limit: u64,
     },
+    /// Searches the contents of files. Ends with [`Outcome::Matches`].
+    Grep {
+        /// A regular expression in Rust's syntax, or plain text when `literal`.
+        pattern: String,
+        /// The file or folder to search, as the model gave it; the working directory when absent.
+        path: Option<String>,
+        /// Files to search, as a glob; all when absent.
+        glob: Option<String>,
+        /// Letters match in either case.
+        ignore_case: bool,
+        /// The pattern means itself.
+        literal: bool,
+        /// Lines shown before and after each match.
+        context: u64,
+        /// Most matching lines shown.
+        limit: u64,
+        /// Search what ignore files exclude, too.
+        include_ignored: bool,
+    },
+    /// Finds names. Ends with [`Outcome::Found`].
+    Find {
+        /// A glob for paths below `path`.
+        pattern: String,
+        /// The folder to look in, as the model gave it; the working directory when absent.
+        path: Option<String>,
+        /// Most names shown.
+        limit: u64,
+        /// Look at what ignore files exclude, too.
+        include_ignored: bool,
+    },
     /// Copies into the sandbox: entries and chunks follow from the host. Ends with [`Outcome::Copied`].
     Put {
         /// Where the first entry (whose own path is empty) goes; below /tmp.
@@ -162,6 +192,10 @@ pub enum Outcome {
         /// How many there are in all.
         total: u64,
     },
+    /// What a `Grep` found: the payload is lines of UTF-8, ready to be shown.
+    Matches(Matches),
+    /// What a `Find` found: the payload is sorted paths, one a line, of UTF-8.
+    Found(Found),
     /// A copy ended.
     Copied {
         /// Regular files.
@@ -304,6 +338,70 @@ pub enum ListKind {
     Folder,
     /// A symbolic link, with its target.
     Link(String),
+}
+
+/// What a search of contents found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matches {
+    /// Matching lines that the payload shows.
+    pub shown: u64,
+    /// The output limit, and not the limit of the call, kept the others out.
+    pub cut: bool,
+    /// Matching lines that were met.
+    pub matches: u64,
+    /// Files that they are in.
+    pub matched_files: u64,
+    /// Files that were searched.
+    pub files: u64,
+    /// What was not searched.
+    pub skipped: Skipped,
+    /// Why there may be more matches than were met.
+    pub partial: Option<Partial>,
+}
+
+/// What a search of names found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Found {
+    /// Paths that the payload shows.
+    pub shown: u64,
+    /// The output limit, and not the limit of the call, kept the others out.
+    pub cut: bool,
+    /// Paths that fit the pattern.
+    pub total: u64,
+    /// Names that were looked at.
+    pub names: u64,
+    /// What was not looked at.
+    pub skipped: Skipped,
+    /// Why there may be more paths than were met.
+    pub partial: Option<Partial>,
+}
+
+/// What a search left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    /// Files and folders that ignore files exclude; a folder counts once, with all that is in it.
+    pub ignored: u64,
+    /// Files that hold a NUL byte or are UTF-16.
+    pub binary: u64,
+    /// Files, folders and ignore files that could not be read, and folders too deep to go to.
+    pub unreadable: u64,
+    /// Files over the size limit, and files with a line over the line limit.
+    pub too_large: u64,
+    /// Pipes, sockets and devices, and file systems that the kernel makes up.
+    pub special: u64,
+}
+
+/// Why a search ended before it had seen everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Partial {
+    /// The time limit of searches passed.
+    Time,
+    /// Everything that may be shown was found, and counting the rest would have taken long.
+    Counting,
 }
 
 /// One file, folder or link of a copy.

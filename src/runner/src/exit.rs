@@ -72,13 +72,7 @@ impl From<ProjectError> for Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        let hint = match &error {
-            OpenError::File(_) => {
-                Some("the model's `file` in config.toml names it, relative to that config.toml".to_owned())
-            }
-            OpenError::Script { .. } | OpenError::None | OpenError::Provider { .. } => None,
-        };
-        Self { hint, ..Self::new(USAGE, &error) }
+        Self { hint: error.hint(), ..Self::new(USAGE, &error) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use runner::cli::{self, Command, ImageCommand};
+use runner::cli::{self, Command};
 
 fn main() -> ExitCode {
     let cli = cli::parse();
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
             Command::Show(args) => Ok(cli::show::run(args).await?),
             Command::Logs(args) => Ok(cli::logs::run(args).await?),
             Command::Stop(args) => Ok(cli::stop::run(args).await?),
-            Command::Image(ImageCommand::Build(args)) => cli::image::run(&args).await,
+            Command::Image(command) => cli::image::run(command).await,
             Command::Init(args) => cli::init::run(&args),
             Command::New(args) => cli::new::run(&args),
             Command::Validate(args) => cli::validate::run(&args).await,

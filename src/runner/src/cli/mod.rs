@@ -12,10 +12,12 @@ pub mod new;
 mod output;
 pub mod progress;
 pub mod ps;
+mod recording;
 pub mod records;
 pub mod render;
 pub mod show;
 mod signals;
+mod speech;
 pub mod start;
 pub mod stop;
 pub mod table;
@@ -80,9 +82,9 @@ pub enum Command {
     Logs(logs::LogsArgs),
     /// Stop sessions
     Stop(stop::StopArgs),
-    /// Make images
+    /// Make, list, check and remove images
     #[command(subcommand)]
-    Image(ImageCommand),
+    Image(image::ImageCommand),
     /// Make a project with an agent that works at once
     Init(init::InitArgs),
     /// Make an agent in this project
@@ -93,13 +95,6 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print what a shell needs to complete the command line
     Completions(completions::CompletionsArgs),
-}
-
-/// What can be done with images.
-#[derive(Debug, Subcommand)]
-pub enum ImageCommand {
-    /// Build runner/minimal from this machine's static bash and busybox
-    Build(image::BuildArgs),
 }
 
 /// Reads what was typed; a mistake in it, or a question for help, ends the program.

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output;
 use super::render::arguments;
+use super::speech::Speech;
 use super::table::{Style, count, duration};
 use crate::observe::sanitise;
 use crate::session::progress::{Progress, Watcher};
@@ -50,6 +51,10 @@ struct Json;
 
 impl Watcher for Json {
     fn see(&self, progress: &Progress<'_>) {
+        // Programs get texts whole: parts may turn out to be void.
+        if matches!(progress, Progress::Writing { .. }) {
+            return;
+        }
         // A reader who has left is no reason to fail: the session goes on.
         let _ = output::json(progress);
     }
@@ -70,6 +75,8 @@ struct Seen {
     calls: u32,
     failed: u32,
     container: Option<String>,
+    /// What the model is writing.
+    speech: Speech,
     /// Arguments of calls that run, by key.
     running: Vec<(String, String)>,
 }
@@ -93,6 +100,9 @@ impl Watcher for Lines {
     }
 }
 
+/// Characters of the line that is being written, as the spinner shows them.
+const WRITING: usize = 60;
+
 /// What the spinner says.
 enum Activity {
     Now(String),
@@ -104,6 +114,11 @@ fn activity(progress: &Progress<'_>, seen: &Seen) -> Activity {
     match progress {
         Progress::Started { .. } => Activity::Now("making the sandbox".to_owned()),
         Progress::SandboxReady { .. } | Progress::Thinking { .. } => Activity::Now("thinking".to_owned()),
+        Progress::Writing { .. } => match seen.speech.tail(WRITING) {
+            Some(tail) => Activity::Now(tail),
+            None => Activity::Same,
+        },
+        Progress::Retry { .. } | Progress::Fallback { .. } => Activity::Now("thinking".to_owned()),
         Progress::ToolStarted { name, .. } => Activity::Now(sanitise::line(name).into_owned()),
         Progress::ToolFinished { .. } if seen.running.is_empty() => Activity::Now("thinking".to_owned()),
         Progress::Removing => Activity::Now("removing the sandbox".to_owned()),
@@ -135,9 +150,17 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Sty
             seen.turns = *turn;
             Vec::new()
         }
-        Progress::Text { text } => sanitise::block(text.trim_end()).lines().map(|line| format!("│ {line}")).collect(),
+        Progress::Writing { text } => seen.speech.write(text),
+        Progress::Text { text } => seen.speech.end(text),
         Progress::Retry { error, wait_ms } => {
-            vec![style.busy(&format!("the model failed: {error}; again in {}", took(*wait_ms)))]
+            let mut lines = seen.speech.break_off();
+            lines.push(style.busy(&format!("the model failed: {error}; again in {}", took(*wait_ms))));
+            lines
+        }
+        Progress::Fallback { from, to, error } => {
+            let mut lines = seen.speech.break_off();
+            lines.push(style.busy(&format!("the model {from} failed: {error}; {to} is asked instead")));
+            lines
         }
         Progress::ToolStarted { key, args, .. } => {
             seen.running.push(((*key).to_owned(), arguments(args, false)));
@@ -181,10 +204,10 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Sty
                 }
                 (None, _) => "no container is left".to_owned(),
             };
-            vec![
-                format!("{cause}: {}", sanitise::line(message)),
-                style.dim(&format!("{counts}; {container}; exit code {exit_code}")),
-            ]
+            let mut lines = seen.speech.break_off();
+            lines.push(format!("{cause}: {}", sanitise::line(message)));
+            lines.push(style.dim(&format!("{counts}; {container}; exit code {exit_code}")));
+            lines
         }
     }
 }
@@ -307,7 +330,9 @@ done: the agent is done
             Progress::SandboxReady { container: nasty, duration_ms: 1 },
             Progress::Copied { from: nasty, to: nasty, files: 1, bytes: 1, skipped: &[nasty.to_owned()] },
             Progress::Text { text: nasty },
+            Progress::Writing { text: nasty },
             Progress::Retry { error: nasty, wait_ms: 1 },
+            Progress::Fallback { from: nasty, to: nasty, error: nasty },
             Progress::ToolStarted { key: "k", name: nasty, args: &args },
             Progress::ToolFinished { key: "k", name: nasty, is_error: false, cause: None, text: nasty, duration_ms: 1 },
             Progress::Note { message: nasty },

@@ -182,8 +182,8 @@ mod tests {
             turn: 1,
             text: "I look around.".into(),
             calls: vec![call("ls"), call(&"x".repeat(300))],
-            raw: Value::Null,
             usage: Usage { input: 10, cached: 0, output: 2 },
+            ..Assistant::default()
         };
         let finished = ToolFinished {
             key: "s/1/0".into(),

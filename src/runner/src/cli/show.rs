@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::ps::object;
+use super::recording;
 use super::records::{Condition, Records, RecordsError, unless_closed};
 use super::table::{self, Style};
-use crate::model::{literal, literal_value};
 use crate::observe::sanitise;
 use crate::session::journal::{self, Event, Usage};
 use crate::store::Session;
@@ -40,7 +40,7 @@ async fn print(records: &Records, args: &ShowArgs, style: Style, out: &mut dyn W
     let session = records.store.session(&args.session).await?;
     let events = journal::load(&*records.store, session.key).await?;
     if args.script {
-        let text = serde_json::to_string_pretty(&script(&events)).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&recording::script(&events)).unwrap_or_default();
         writeln!(out, "{}", sanitise::json(&text))?;
         return Ok(0);
     }
@@ -170,29 +170,6 @@ impl<'a> Summary<'a> {
         }
         Ok(())
     }
-}
-
-/// The session as turns of the script model. Calls keep their order and get short ids of their own; what looks like a
-/// reference in them is quoted.
-fn script(events: &[Event]) -> Value {
-    let turns: Vec<Value> = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Assistant(e) => Some(e),
-            _ => None,
-        })
-        .map(|turn| {
-            let calls: Vec<Value> = turn
-                .calls
-                .iter()
-                .zip(1..)
-                .map(|(call, n)| json!({"id": format!("t{}c{n}", turn.turn), "tool": call.name, "args": literal_value(&call.args)}))
-                .collect();
-            let text = literal(&turn.text);
-            if calls.is_empty() { json!({"text": text}) } else { json!({"text": text, "calls": calls}) }
-        })
-        .collect();
-    json!({ "turns": turns })
 }
 
 #[cfg(test)]

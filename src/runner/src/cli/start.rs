@@ -12,6 +12,7 @@ use crate::session::driver::Driver;
 use crate::session::journal::Started;
 use crate::session::life::{Plan, live};
 use crate::session::prompt;
+use crate::session::room::Room;
 use crate::tools::Registry;
 
 /// Longest task in bytes.
@@ -103,7 +104,8 @@ pub async fn run(args: StartArgs) -> Result<u8, Failure> {
         tools: Registry::transport().definitions(),
     };
     let ended = live(&means, plan, &*watcher, &interrupt, async |caller, limits| {
-        Driver { caller, model: &*model, limits, request, interrupt: &interrupt }.run().await
+        let room = Room::new(caller.session);
+        Driver { caller, model: &*model, limits, request, room, interrupt: &interrupt }.run().await
     })
     .await?;
     Ok(ended.cause.exit_code())

@@ -4,23 +4,24 @@
 //! can go on with it. A failed turn is an error and never a turn without calls, which would count as success.
 
 pub mod credentials;
+mod fallback;
+#[cfg(test)]
+mod fallback_tests;
+mod open;
+pub mod provider;
 mod reference;
 mod retry;
 pub mod script;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use futures_util::future::LocalBoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
+pub use open::{OpenError, open};
 pub(crate) use reference::{literal, literal_value};
-pub(crate) use retry::Retrying;
-
-use crate::project::{ModelSettings, ModelSource};
 
 /// Something that thinks: it answers a conversation with text and tool calls.
 pub trait Model {
@@ -81,7 +82,7 @@ pub struct AssistantTurn {
     pub text: String,
     /// The calls it asks for; none ends the session.
     pub calls: Vec<ToolCallRequest>,
-    /// Which model answered: `provider/model`, or `script`. Empty while nobody has said.
+    /// Which model answered: `provider/model`, or `script/name`.
     pub model: String,
     /// The provider's message without loss, to be given back to the same model as it came.
     pub raw: Value,
@@ -143,12 +144,21 @@ pub struct Usage {
 pub enum ModelEvent {
     /// More of its text.
     Text(String),
-    /// A request failed and is repeated.
+    /// A request failed and is repeated. What came of its text was never said.
     Retry {
         /// Why.
         error: ModelError,
         /// After how long.
         wait: std::time::Duration,
+    },
+    /// A model failed for good and the next of the list is asked. What came of its text was never said.
+    Fallback {
+        /// The name of the one that failed.
+        from: String,
+        /// The name of the one that is asked.
+        to: String,
+        /// Why.
+        error: ModelError,
     },
 }
 
@@ -208,52 +218,4 @@ impl ModelError {
     pub(crate) fn cancelled() -> Self {
         Self::new(FailKind::Cancelled, "the request was cancelled")
     }
-}
-
-/// Why a model cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Its file cannot be read.
-    #[error(transparent)]
-    File(#[from] crate::project::ProjectError),
-    /// Its file says something that cannot be.
-    #[error("{}: {why}", file.display())]
-    Script {
-        /// The file.
-        file: std::path::PathBuf,
-        /// What is wrong and where.
-        why: String,
-    },
-    /// No model was named.
-    #[error("an agent needs at least one model")]
-    None,
-    /// It is not there yet.
-    #[error("the model `{name}` cannot be asked: this runner does not speak to {provider}")]
-    Provider {
-        /// Its name in the project.
-        name: String,
-        /// Its provider.
-        provider: crate::project::Provider,
-    },
-}
-
-/// Opens the models of these settings: the first is asked, and when it fails the next one.
-///
-/// # Errors
-/// [`OpenError`] when a script is missing or wrong, or a key.
-pub fn open(settings: &[ModelSettings]) -> Result<Box<dyn Model>, OpenError> {
-    let Some(first) = settings.first() else { return Err(OpenError::None) };
-    match &first.source {
-        ModelSource::Script { file } => Ok(Box::new(Retrying::new(open_script(file)?))),
-        ModelSource::Provider(provider) => {
-            Err(OpenError::Provider { name: first.name.clone(), provider: provider.provider })
-        }
-    }
-}
-
-fn open_script(file: &Path) -> Result<script::ScriptModel, OpenError> {
-    /// A recorded session with large results is megabytes; more than this is a mistake.
-    const MAX_BYTES: u64 = 64 * 1024 * 1024;
-    let text = crate::project::read_named(file, MAX_BYTES)?;
-    script::ScriptModel::parse(&text).map_err(|why| OpenError::Script { file: file.to_owned(), why })
 }

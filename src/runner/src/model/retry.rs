@@ -1,4 +1,8 @@
 //! Asks again, later each time, when a failure may pass.
+//!
+//! The wait after the n-th failure is a random part of a time that doubles ("full jitter"), so that sessions that failed
+//! together do not come back together. A provider that says when to come back is waited for at least that long; one that
+//! wants more patience than there is has failed at once.
 
 use std::time::Duration;
 
@@ -8,18 +12,66 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AssistantTurn, Model, ModelError, ModelEvent, TurnRequest};
 
-/// Attempts at one turn.
-const ATTEMPTS: u32 = 5;
+/// Times that one turn is asked for.
+pub(super) const ATTEMPTS: u32 = 6;
 
-/// Wait after the first failure; it doubles each time.
+/// Longest wait after the first failure; it doubles with each.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
+/// Most time that one turn may spend waiting between attempts. The limits of providers are by the minute.
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Picks a time between nothing and the one that it is given.
+pub(super) type Jitter = Box<dyn Fn(Duration) -> Duration>;
+
 /// A model whose passing failures are retried.
-pub(crate) struct Retrying<M>(M);
+pub(crate) struct Retrying<M> {
+    model: M,
+    jitter: Jitter,
+}
 
 impl<M: Model> Retrying<M> {
     pub(crate) fn new(model: M) -> Self {
-        Self(model)
+        Self::with_jitter(model, Box::new(random_part))
+    }
+
+    pub(super) fn with_jitter(model: M, jitter: Jitter) -> Self {
+        Self { model, jitter }
+    }
+
+    async fn ask(
+        &self,
+        request: &TurnRequest,
+        events: &UnboundedSender<ModelEvent>,
+        cancel: &CancellationToken,
+    ) -> Result<AssistantTurn, ModelError> {
+        let mut longest = FIRST_WAIT;
+        let mut patience = PATIENCE;
+        for attempt in 1.. {
+            let mut error = match self.model.turn(request, events, cancel).await {
+                Err(error) if error.kind.passes() => error,
+                other => return other,
+            };
+            if attempt == ATTEMPTS {
+                error.message.push_str(&format!(" (asked {ATTEMPTS} times)"));
+                return Err(error);
+            }
+            let wait = error.retry_after.unwrap_or_default().saturating_add((self.jitter)(longest));
+            if wait > patience {
+                let seconds = wait.as_secs();
+                error.message.push_str(&format!(" (it may be asked again in {seconds} s, which is too long to wait)"));
+                return Err(error);
+            }
+            patience -= wait;
+            longest *= 2;
+            // Nobody listening means nobody is watching; the turn goes on all the same.
+            let _ = events.send(ModelEvent::Retry { error, wait });
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = cancel.cancelled() => return Err(ModelError::cancelled()),
+            }
+        }
+        unreachable!("the last attempt returns")
     }
 }
 
@@ -30,26 +82,18 @@ impl<M: Model> Model for Retrying<M> {
         events: &'a UnboundedSender<ModelEvent>,
         cancel: &'a CancellationToken,
     ) -> LocalBoxFuture<'a, Result<AssistantTurn, ModelError>> {
-        Box::pin(async move {
-            let mut wait = FIRST_WAIT;
-            for _ in 1..ATTEMPTS {
-                match self.0.turn(request, events, cancel).await {
-                    Err(error) if error.kind.passes() => {
-                        // Nobody listening means nobody is watching; the turn goes on all the same.
-                        let _ = events.send(ModelEvent::Retry { error, wait });
-                    }
-                    other => return other,
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => wait *= 2,
-                    () = cancel.cancelled() => return Err(ModelError::cancelled()),
-                }
-            }
-            self.0.turn(request, events, cancel).await
-        })
+        Box::pin(self.ask(request, events, cancel))
     }
 
     fn takes_images(&self) -> bool {
-        self.0.takes_images()
+        self.model.takes_images()
+    }
+}
+
+/// Somewhere between nothing and `most`. Without random bytes all of it, which is only less polite.
+fn random_part(most: Duration) -> Duration {
+    match getrandom::u32() {
+        Ok(random) => most.mul_f64(f64::from(random) / f64::from(u32::MAX)),
+        Err(_) => most,
     }
 }

@@ -1,7 +1,8 @@
 //! The model that needs no key and no network: a file of turns.
 //!
-//! Its place in the file is read from the conversation (the last turn's `raw`), so a recorded conversation can be gone
-//! on with by a new process. Only how often a `fail` turn has failed is counted here.
+//! Its place in the file is read from the conversation (`raw` of the last turn that is its own), so a recorded
+//! conversation can be gone on with by a new process, and one that another model began. Only how often a `fail` turn has
+//! failed is counted here.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -50,8 +51,12 @@ struct TurnText {
 struct CallText {
     id: Option<String>,
     tool: String,
-    #[serde(default)]
+    #[serde(default = "no_args")]
     args: Value,
+}
+
+fn no_args() -> Value {
+    Value::Object(Map::new())
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,6 +137,8 @@ struct Repeat {
 /// A scripted model.
 #[derive(Debug)]
 pub struct ScriptModel {
+    /// What its turns say of who answered.
+    identity: String,
     turns: Vec<Turn>,
     /// How often each `fail` turn has failed, by its index.
     failed: RefCell<BTreeMap<usize, u64>>,
@@ -148,7 +155,31 @@ impl ScriptModel {
         for (index, turn) in file.turns.into_iter().enumerate() {
             turns.push(Turn::check(index, turn).map_err(|why| format!("turn {}: {why}", index + 1))?);
         }
-        Ok(Self { turns, failed: RefCell::default() })
+        Ok(Self { identity: "script".to_owned(), turns, failed: RefCell::default() })
+    }
+
+    /// The same script under a name of its own, so that its turns are told from those of other scripts.
+    pub(super) fn named(self, name: &str) -> Self {
+        Self { identity: format!("script/{name}"), ..self }
+    }
+
+    /// What its turns say of who answered.
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Turn and round of its last answer in the conversation; turns of other models do not count.
+    fn place(&self, request: &TurnRequest) -> Result<Option<(usize, u64)>, ModelError> {
+        let last = request.messages.iter().rev().find_map(|message| match message {
+            Message::Assistant(turn) if turn.model == self.identity => Some(&turn.raw["script"]),
+            _ => None,
+        });
+        let Some(raw) = last else { return Ok(None) };
+        let turn = raw["turn"].as_u64().and_then(|turn| usize::try_from(turn).ok());
+        match (turn, raw["round"].as_u64()) {
+            (Some(turn), Some(round)) => Ok(Some((turn, round))),
+            _ => Err(ModelError::new(FailKind::Script, "a turn of the script has lost its place in it")),
+        }
     }
 
     async fn next(
@@ -159,7 +190,7 @@ impl ScriptModel {
     ) -> Result<AssistantTurn, ModelError> {
         let known = Known::of(request);
         let (mut index, mut round) = (0, 0);
-        if let Some((last, last_round)) = place(request)? {
+        if let Some((last, last_round)) = self.place(request)? {
             let fault = |why: String| script_error(last, &why);
             let turn = self.turns.get(last).ok_or_else(|| fault("the conversation is of another script".to_owned()))?;
             (index, round) = (last + 1, 0);
@@ -188,8 +219,8 @@ impl ScriptModel {
             index += 1;
         }
         let raw = json!({"script": {"turn": index, "round": round}});
+        let model = self.identity.clone();
         // A script that has run out has nothing more to ask for.
-        let model = "script".to_owned();
         let Some(turn) = self.turns.get(index) else {
             return Ok(AssistantTurn { model, raw, ..AssistantTurn::default() });
         };
@@ -240,8 +271,7 @@ impl Turn {
             if !ids.insert(id.clone()) {
                 return Err(format!("two calls have the id {id:?}"));
             }
-            let args = if call.args.is_null() { Value::Object(Map::new()) } else { call.args };
-            calls.push(Call { id, tool: call.tool, args: Args::parse(args)? });
+            calls.push(Call { id, tool: call.tool, args: Args::parse(call.args)? });
         }
         let mut expect = Vec::new();
         for (id, expected) in written.expect {
@@ -404,20 +434,6 @@ impl<'a> Known<'a> {
                 }
             }
         }
-    }
-}
-
-/// Turn and round of the last answer in the conversation.
-fn place(request: &TurnRequest) -> Result<Option<(usize, u64)>, ModelError> {
-    let last = request.messages.iter().rev().find_map(|message| match message {
-        Message::Assistant(turn) => Some(&turn.raw),
-        Message::Results(_) => None,
-    });
-    let Some(raw) = last else { return Ok(None) };
-    let turn = raw["script"]["turn"].as_u64().and_then(|turn| usize::try_from(turn).ok());
-    match (turn, raw["script"]["round"].as_u64()) {
-        (Some(turn), Some(round)) => Ok(Some((turn, round))),
-        _ => Err(ModelError::new(FailKind::Script, "the conversation was not led by a script")),
     }
 }
 

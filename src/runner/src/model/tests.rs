@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::retry::Retrying;
 use super::script::ScriptModel;
 use super::*;
+use crate::project::{ModelSettings, ModelSource};
 
 /// Runs `future` with time that passes only when everything waits.
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(future)
 }
 
-fn request() -> TurnRequest {
+pub(super) fn request() -> TurnRequest {
     TurnRequest {
         parts: PromptParts {
             task: Some("say \"hi\"".to_owned()),
@@ -28,7 +30,7 @@ fn request() -> TurnRequest {
 /// turn's text and calls, and how it ended.
 fn converse(turns: &Value, answer: impl Fn(&str, &Value) -> (bool, String)) -> (Vec<Value>, Result<(), String>) {
     let model = match ScriptModel::parse(&json!({ "turns": turns }).to_string()) {
-        Ok(model) => Retrying::new(model),
+        Ok(model) => Retrying::with_jitter(model, Box::new(|most| most)),
         Err(why) => return (Vec::new(), Err(why)),
     };
     run(async {
@@ -174,7 +176,7 @@ fn passing_failures_are_retried_and_others_end() {
             json!(["there", []])
         ]
     );
-    insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "overloaded", "times": 9}}])), @"Overloaded: turn 1: the provider is overloaded");
+    insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "overloaded", "times": 9}}])), @"Overloaded: turn 1: the provider is overloaded (asked 6 times)");
     insta::assert_snapshot!(fault(&json!([{"fail": {"kind": "auth"}}, {"text": "x"}])), @"Auth: turn 1: the provider does not accept the key");
 }
 

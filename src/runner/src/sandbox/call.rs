@@ -35,6 +35,8 @@ impl ToolCall {
             Request::Read { path, .. }
             | Request::Write { path }
             | Request::Ls { path: Some(path), .. }
+            | Request::Grep { path: Some(path), .. }
+            | Request::Find { path: Some(path), .. }
             | Request::Put { path }
             | Request::Get { path, .. } => path,
             Request::StopJob { job } => job,

@@ -48,13 +48,20 @@ pub(crate) struct Deadlines {
     pub(crate) ask: Duration,
     /// Create, start, kill, remove: a busy disk or runtime makes them slow.
     pub(crate) act: Duration,
-    /// Loading an image.
+    /// Loading a small image.
     pub(crate) load: Duration,
+    /// Loading an image of a gigabyte.
+    pub(crate) stream: Duration,
 }
 
 impl Default for Deadlines {
     fn default() -> Deadlines {
-        Deadlines { ask: Duration::from_secs(10), act: Duration::from_mins(1), load: Duration::from_mins(2) }
+        Deadlines {
+            ask: Duration::from_secs(10),
+            act: Duration::from_mins(1),
+            load: Duration::from_mins(2),
+            stream: Duration::from_mins(9),
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct FileServer {
 }
 
 impl Shared {
-    /// Makes a `Read`, `Write` or `Ls` call.
+    /// Makes a `Read`, `Write`, `Ls`, `Grep` or `Find` call.
     pub(super) async fn file_call(self: &Arc<Self>, call: &ToolCall) -> Result<Reply, CallError> {
         let _turn = if matches!(call.request, Request::Write { .. }) {
             tokio::select! {

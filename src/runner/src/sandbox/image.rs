@@ -1,7 +1,11 @@
-//! Images: which ones can hold a sandbox, and the one we make ourselves.
+//! Images: which ones can hold a sandbox, and the two that we make ourselves.
 
+mod apt;
 pub(crate) mod archive;
+pub(crate) mod debian;
 pub(crate) mod layer;
+mod rootfs;
+mod step;
 
 use std::collections::HashMap;
 
@@ -10,6 +14,7 @@ use bollard::models::ImageInspect;
 use super::engine::EngineError;
 
 pub use archive::{BuildError, MINIMAL, Programs};
+pub use debian::{BASE, Debian, DebianError, Progress};
 
 /// Most bytes of variables that an image may set; they all pass through the link's first frame.
 const MAX_ENVIRONMENT: usize = 32 << 10;

@@ -85,6 +85,8 @@ pub(super) enum Shape {
     Read,
     Write,
     Ls,
+    Grep,
+    Find,
     Put,
     Get,
     /// A control call of an earlier runner process; its request is not known any more.
@@ -102,6 +104,8 @@ impl From<&Request> for Shape {
             Request::Read { images: true, .. } => Self::Read,
             Request::Write { .. } => Self::Write,
             Request::Ls { .. } => Self::Ls,
+            Request::Grep { .. } => Self::Grep,
+            Request::Find { .. } => Self::Find,
             Request::Put { .. } => Self::Put,
             Request::Get { .. } => Self::Get,
         }
@@ -124,9 +128,13 @@ impl Shape {
             Outcome::Text(_) => return matches!(self, Self::Read | Self::ReadText),
             Outcome::Image { .. } => self == Self::Read,
             Outcome::Binary { .. } => matches!(self, Self::Read | Self::ReadText),
-            Outcome::NeedsChild => matches!(self, Self::ReadText | Self::Write | Self::Ls),
+            Outcome::NeedsChild => {
+                matches!(self, Self::ReadText | Self::Write | Self::Ls | Self::Grep | Self::Find)
+            }
             Outcome::Written { .. } => self == Self::Write,
             Outcome::Listing { .. } => return self == Self::Ls,
+            Outcome::Matches(_) => return self == Self::Grep,
+            Outcome::Found(_) => return self == Self::Find,
             Outcome::Copied { .. } => matches!(self, Self::Put | Self::Get),
         };
         fits && payload == 0

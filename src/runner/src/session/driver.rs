@@ -4,14 +4,14 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{CallOrder, Caller};
 use super::journal::{Assistant, Call, EndCause, Event, Usage};
 use super::progress::Progress;
-use crate::model::{AssistantTurn, CallResult, Message, Model, ModelError, ModelEvent, TurnRequest};
+use super::room::Room;
+use crate::model::{AssistantTurn, CallResult, Message, Model, TurnRequest};
 use crate::project::Settings;
 use crate::sandbox::{Gone, GoneKind};
 use crate::store::StoreError;
@@ -131,6 +131,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) model: &'a dyn Model,
     pub(crate) limits: LoopLimits,
     pub(crate) request: TurnRequest,
+    /// What can go when the conversation becomes too long.
+    pub(crate) room: Room,
     /// Ctrl-C.
     pub(crate) interrupt: &'a CancellationToken,
 }
@@ -188,43 +190,9 @@ impl Driver<'_> {
         }
     }
 
-    /// One turn of the model.
-    async fn ask(&self, interruption: &mut LocalBoxFuture<'_, Conclusion>) -> Result<AssistantTurn, Conclusion> {
-        let cancel = CancellationToken::new();
-        let _cancel_when_left = cancel.clone().drop_guard();
-        let (events, mut seen) = unbounded_channel();
-        let mut turn = pin!(self.model.turn(&self.request, &events, &cancel));
-        loop {
-            tokio::select! {
-                biased;
-                end = &mut *interruption => return Err(end),
-                () = sleep_until(self.limits.deadline) => return Err(self.limits.timed_out()),
-                Some(event) = seen.recv() => self.show(&event),
-                answer = &mut turn => {
-                    self.drain(&mut seen);
-                    return answer.map_err(model_failed);
-                }
-            }
-        }
-    }
-
-    fn drain(&self, seen: &mut UnboundedReceiver<ModelEvent>) {
-        while let Ok(event) = seen.try_recv() {
-            self.show(&event);
-        }
-    }
-
-    fn show(&self, event: &ModelEvent) {
-        // Text is shown once it is whole.
-        if let ModelEvent::Retry { error, wait } = event {
-            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            self.caller.watcher.see(&Progress::Retry { error: &error.message, wait_ms });
-        }
-    }
-
     /// Makes the calls of a turn at once; their results come in the order asked (T-8).
     async fn act(
-        &self,
+        &mut self,
         turn: u32,
         answer: &AssistantTurn,
         interruption: &mut LocalBoxFuture<'_, Conclusion>,
@@ -256,6 +224,9 @@ impl Driver<'_> {
             }
         };
         let results: Vec<ToolResult> = results.into_iter().collect::<Result<_, _>>()?;
+        for (index, result) in results.iter().enumerate() {
+            self.room.note(self.caller.key(turn, index), &result.details);
+        }
         let answered = answer.calls.iter().zip(results).map(|(call, result)| CallResult {
             provider_id: call.provider_id.clone(),
             name: call.name.clone(),
@@ -277,6 +248,7 @@ impl Driver<'_> {
             turn,
             text: answer.text.clone(),
             calls: answer.calls.iter().enumerate().map(call).collect(),
+            model: answer.model.clone(),
             raw: answer.raw.clone(),
             usage: Usage { input: answer.usage.input, cached: answer.usage.cached, output: answer.usage.output },
         })
@@ -288,8 +260,4 @@ async fn cancel_and_wait<T>(cancel: &CancellationToken, calls: Pin<&mut impl Fut
     cancel.cancel();
     // A sandbox that does not even end cancelled calls is killed next; their results are lost with it.
     let _ = timeout(CANCELLED_CALLS, calls).await;
-}
-
-fn model_failed(error: ModelError) -> Conclusion {
-    Conclusion::new(EndCause::Model, error.message)
 }

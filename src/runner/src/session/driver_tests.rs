@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use protocol::{BashEnd, End, Outcome, Request};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Caller;
 use super::driver::{Conclusion, Driver, LoopLimits};
 use super::journal::{EndCause, Event, Journal, Started, load};
 use super::progress::{Progress, Watcher};
+use super::room::Room;
 use crate::model::script::ScriptModel;
-use crate::model::{PromptParts, TurnRequest};
+use crate::model::{AssistantTurn, FailKind, Message, Model, ModelError, ModelEvent, PromptParts, TurnRequest};
 use crate::sandbox::limits::{Limits, Wanted};
 use crate::sandbox::{CallError, Gone, GoneKind, Reply, ToolCall};
 use crate::store::SqliteStore;
@@ -164,7 +166,10 @@ impl World {
     }
 
     async fn run(&self, turns: Value) -> Conclusion {
-        let model = ScriptModel::parse(&json!({"turns": turns}).to_string()).unwrap();
+        self.run_on(&ScriptModel::parse(&json!({"turns": turns}).to_string()).unwrap()).await
+    }
+
+    async fn run_on(&self, model: &dyn Model) -> Conclusion {
         let journal = Journal::new(Arc::clone(&self.store), self.key, Generation::FIRST);
         let registry = Registry::transport();
         let limits = Limits::resolve(&Wanted::default(), 1).unwrap();
@@ -182,7 +187,8 @@ impl World {
         let limits = LoopLimits { deadline, timeout, max_turns, max_tokens };
         let parts = PromptParts { task: Some("the task".to_owned()), ..PromptParts::default() };
         let request = TurnRequest { parts, ..TurnRequest::default() };
-        Driver { caller, model: &model, limits, request, interrupt: &self.interrupt }.run().await
+        let room = Room::new("s");
+        Driver { caller, model, limits, request, room, interrupt: &self.interrupt }.run().await
     }
 
     /// The journal after its first line, each event as its kind and what distinguishes it.
@@ -232,7 +238,7 @@ fn a_session_from_first_turn_to_last() {
         );
         assert_eq!(
             *world.eyes.0.borrow(),
-            ["thinking", "text", "tool_started s/1/0", "tool_finished s/1/0", "thinking", "text"]
+            ["thinking", "writing", "text", "tool_started s/1/0", "tool_finished s/1/0", "thinking", "writing", "text"]
         );
     });
 }
@@ -376,6 +382,90 @@ fn a_failed_model_is_never_a_success() {
         assert_eq!(end, conclusion(EndCause::Model, why, ""));
         let end = World::new().await.run(json!([{"fail": {"kind": "auth"}}])).await;
         assert_eq!((end.cause, end.cause.exit_code()), (EndCause::Model, 4));
+    });
+}
+
+/// A model with a small window: it fails while the conversation holds more bytes than that.
+struct Narrow {
+    script: ScriptModel,
+    window: usize,
+    asked: Cell<usize>,
+}
+
+impl Model for Narrow {
+    fn turn<'a>(
+        &'a self,
+        request: &'a TurnRequest,
+        events: &'a UnboundedSender<ModelEvent>,
+        cancel: &'a CancellationToken,
+    ) -> LocalBoxFuture<'a, Result<AssistantTurn, ModelError>> {
+        self.asked.set(self.asked.get() + 1);
+        let size = |message: &Message| match message {
+            Message::Results(results) => results.iter().map(|result| result.text.len()).sum(),
+            Message::Assistant(_) => 0,
+        };
+        if request.messages.iter().map(size).sum::<usize>() <= self.window {
+            return self.script.turn(request, events, cancel);
+        }
+        Box::pin(async { Err(ModelError::new(FailKind::ContextLength, "prompt is too long")) })
+    }
+
+    fn takes_images(&self) -> bool {
+        false
+    }
+}
+
+fn narrow(window: usize, turns: &Value) -> Narrow {
+    let script = ScriptModel::parse(&json!({"turns": turns}).to_string()).unwrap();
+    Narrow { script, window, asked: Cell::new(0) }
+}
+
+/// M-ROOM-1, M-ROOM-3: old outputs make room, oldest first, until the conversation fits; the journal has the originals
+/// and says what was removed.
+#[test]
+fn a_conversation_that_is_too_long_is_shortened() {
+    test(|| async {
+        let world = World::new().await;
+        let say = |id: &str| json!({"calls": [bash(id, &format!("say {}", id.repeat(1000)))]});
+        let turns = json!([say("a"), say("b"), say("c"), say("d"), {"text": "${d.text}"}]);
+        let model = narrow(2500, &turns);
+        let end = world.run_on(&model).await;
+        assert_eq!(end, conclusion(EndCause::Done, "the agent is done", &"d".repeat(1000)));
+        assert_eq!(model.asked.get(), 7, "two of five turns were asked for twice");
+        assert_eq!(world.eyes.0.borrow().iter().filter(|seen| *seen == "note").count(), 2);
+        let events = load(&*world.store, world.key).await.unwrap();
+        let informed: Vec<&Value> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Informed(informed) if informed.source == "context" => Some(&informed.content),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            informed,
+            [&json!({"removed": ["s/1/0"], "bytes": 1000}), &json!({"removed": ["s/2/0"], "bytes": 1000})]
+        );
+        assert!(world.journal().await.contains(&format!("finished s/1/0 ok: {}", "a".repeat(1000))));
+    });
+}
+
+/// M-ROOM-4: a conversation that does not fit even so ends the session with the reason, after few requests.
+#[test]
+fn a_conversation_that_cannot_fit_ends_the_session() {
+    test(|| async {
+        let world = World::new().await;
+        let calls: Vec<Value> = (0..40).map(|n| bash(&format!("c{n}"), &format!("say {}", "x".repeat(500)))).collect();
+        let turns = json!([{"calls": calls}, {"calls": [bash("a", &format!("say {}", "y".repeat(30_000)))]}]);
+        let model = narrow(25_000, &turns);
+        let end = world.run_on(&model).await;
+        let why =
+            "the conversation is longer than the model takes, and no old output is left to remove: prompt is too long";
+        assert_eq!(end, conclusion(EndCause::Model, why, ""));
+        assert_eq!(end.cause.exit_code(), 4);
+        assert_eq!(model.asked.get(), 2 + 1 + 6, "halves five times, then the rest");
+        let world = World::new().await;
+        let end = world.run(json!([{"fail": {"kind": "context_length", "times": 99}}])).await;
+        assert_eq!(end.cause, EndCause::Model);
     });
 }
 

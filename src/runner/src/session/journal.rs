@@ -87,6 +87,9 @@ pub struct Assistant {
     /// The calls it asks for, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
+    /// Which model answered: `provider/model`, or `script/name`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
     /// The provider's message, without loss: thinking blocks and signatures must go back as they came.
     #[serde(default)]
     pub raw: Value,

@@ -15,6 +15,7 @@
 //! One task owns every transition: `driver` those of the loop, `life` those around it. Each end has a cause of its
 //! own ([`journal::EndCause`]) in the journal, in `ps` and `show`, and as exit code.
 
+mod ask;
 pub(crate) mod calls;
 pub(crate) mod driver;
 #[cfg(test)]
@@ -25,3 +26,4 @@ pub mod owner;
 pub mod progress;
 pub(crate) mod prompt;
 pub mod recovery;
+pub(crate) mod room;

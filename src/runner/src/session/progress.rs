@@ -41,17 +41,31 @@ pub enum Progress<'a> {
         /// Number of the turn, from 1.
         turn: u32,
     },
-    /// The model said something.
-    Text {
-        /// What.
+    /// The model is writing. It has not been said until [`Progress::Text`] has all of it.
+    Writing {
+        /// More of its text.
         text: &'a str,
     },
-    /// A request to the model failed and is repeated.
+    /// The model said something.
+    Text {
+        /// All of what it said in this turn.
+        text: &'a str,
+    },
+    /// A request to the model failed and is repeated; what it has written since is void.
     Retry {
         /// Why it failed.
         error: &'a str,
         /// Milliseconds until the next try.
         wait_ms: u64,
+    },
+    /// A model failed and another one is asked; what it has written since is void.
+    Fallback {
+        /// The name of the one that failed.
+        from: &'a str,
+        /// The name of the other.
+        to: &'a str,
+        /// Why it failed.
+        error: &'a str,
     },
     /// A tool call began.
     ToolStarted {

@@ -4,6 +4,8 @@
 
 mod bash;
 mod check;
+mod find;
+mod grep;
 mod hands;
 mod ls;
 mod read;
@@ -168,8 +170,14 @@ pub struct Ready<'a> {
 impl Registry {
     /// The transport tools.
     pub fn transport() -> Self {
-        let tools: Vec<Box<dyn Tool>> =
-            vec![Box::new(bash::Bash), Box::new(ls::Ls), Box::new(read::Read), Box::new(write::Write)];
+        let tools: Vec<Box<dyn Tool>> = vec![
+            Box::new(bash::Bash),
+            Box::new(find::Find),
+            Box::new(grep::Grep),
+            Box::new(ls::Ls),
+            Box::new(read::Read),
+            Box::new(write::Write),
+        ];
         let entry = |tool: Box<dyn Tool>| {
             let schema = tool.schema();
             let validator = jsonschema::draft202012::new(&schema).expect("our schemas are valid; a test holds that");

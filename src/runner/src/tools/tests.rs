@@ -10,6 +10,7 @@ use super::*;
 use crate::sandbox::{Gone, GoneKind};
 
 mod files;
+mod search;
 
 /// Hands that answer what they were told to, in order, and remember what they were asked.
 pub(crate) struct Scripted {
@@ -113,7 +114,7 @@ fn refused(name: &str, args: Value) -> String {
 fn schemas_are_closed_and_without_references() {
     let registry = Registry::transport();
     let names: Vec<String> = registry.definitions().iter().map(|definition| definition.name.clone()).collect();
-    assert_eq!(names, ["bash", "ls", "read", "write"]);
+    assert_eq!(names, ["bash", "find", "grep", "ls", "read", "write"]);
     for definition in registry.definitions() {
         let schema = &definition.schema;
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
@@ -203,7 +204,7 @@ fn unknown_tools_are_named_with_those_there_are() {
         (
             true,
             Some(Cause::NotFound),
-            "there is no tool \"Bash\"; did you mean `bash`? There are `bash`, `ls`, `read`, `write`."
+            "there is no tool \"Bash\"; did you mean `bash`? There are `bash`, `find`, `grep`, `ls`, `read`, `write`."
         )
     );
 }

@@ -72,6 +72,11 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
     }
 }
 
+/// A number with its noun.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Appends a note on a line of its own.
 pub(super) fn note(text: &mut String, note: &str) {
     if !text.is_empty() && !text.ends_with('\n') {

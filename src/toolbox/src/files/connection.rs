@@ -211,6 +211,11 @@ impl<'a> Exchange<'a> {
         if Instant::now() < self.deadline { Ok(()) } else { Err(Fault::Timeout) }
     }
 
+    /// When the call's time is over.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// Waits for what the host sends next for this call. `more` says that chunks are still to come after it, so that
     /// credit is worth a frame.
     pub(super) fn receive(&mut self, more: bool) -> Result<Inbound, Fault> {

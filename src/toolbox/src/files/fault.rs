@@ -45,6 +45,8 @@ pub(super) enum Fault {
     Links(String),
     #[error("{0} is the file server's own entry in /proc, which is not shown: use bash to look at a command's own")]
     OwnProcess(String),
+    #[error("{0} holds what the kernel makes up, which is not searched: name a single file of it")]
+    MadeUp(String),
     #[error("{0}: permission denied")]
     Denied(String),
     #[error("{path} is read-only (mode {mode:04o}): chmod it first")]
@@ -103,6 +105,7 @@ impl Fault {
             Self::Missing(_) => Cause::NotFound,
             Self::Links(_)
             | Self::OwnProcess(_)
+            | Self::MadeUp(_)
             | Self::Denied(_)
             | Self::ReadOnly { .. }
             | Self::OutsideWrite(_)

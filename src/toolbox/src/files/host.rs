@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use protocol::{
     Call, Cause, Decoder, Done, Entry, Frame, FromSandbox, INITIAL_CREDIT, Ids, Outcome, Request, ToSandbox, Welcome,
@@ -112,10 +113,21 @@ impl Host {
 
     /// Begins a call and returns its id.
     pub(super) fn begin(&mut self, request: Request, begun: &[u8], body: u64) -> u64 {
+        self.begin_for(request, begun, body, Duration::from_mins(1))
+    }
+
+    fn begin_for(&mut self, request: Request, begun: &[u8], body: u64, limit: Duration) -> u64 {
         self.last_id += 1;
         let key = format!("test/1/{}", self.last_id);
-        self.send(&ToSandbox::Call(Call { id: self.last_id, key, timeout_ms: 60_000, body, request }), begun);
+        let timeout_ms = u64::try_from(limit.as_millis()).unwrap();
+        self.send(&ToSandbox::Call(Call { id: self.last_id, key, timeout_ms, body, request }), begun);
         self.last_id
+    }
+
+    /// Makes a call that has this much time.
+    pub(super) fn call_for(&mut self, request: Request, limit: Duration) -> Reply {
+        let id = self.begin_for(request, &[], 0, limit);
+        self.finish(id, Flow::default())
     }
 
     /// Makes a call without a body.

@@ -7,7 +7,9 @@ mod chars;
 mod connection;
 mod draft;
 mod fault;
+mod find;
 mod get;
+mod grep;
 #[cfg(test)]
 mod host;
 mod image;
@@ -18,6 +20,7 @@ mod page;
 mod path;
 mod put;
 mod read;
+mod search;
 mod write;
 
 use std::os::unix::net::UnixStream;
@@ -91,6 +94,30 @@ fn answer(
         Request::Ls { path, limit } => {
             let target = resolve(session, path.as_deref().unwrap_or("."))?;
             ls::ls(exchange, scratch.proc_device, &mut scratch.payload, &target, *limit, heavy)
+        }
+        Request::Grep { pattern, path, glob, ignore_case, literal, context, limit, include_ignored } => {
+            let order = grep::Order {
+                wanted: search::Wanted { pattern, literal: *literal, ignore_case: *ignore_case },
+                path: path.as_deref(),
+                glob: glob.as_deref(),
+                context: *context,
+                limit: *limit,
+                include_ignored: *include_ignored,
+                resident,
+            };
+            let target = resolve(session, path.as_deref().unwrap_or("."))?;
+            grep::grep(exchange, scratch, &target, order)
+        }
+        Request::Find { pattern, path, limit, include_ignored } => {
+            let order = find::Order {
+                pattern,
+                path: path.as_deref(),
+                limit: *limit,
+                include_ignored: *include_ignored,
+                resident,
+            };
+            let target = resolve(session, path.as_deref().unwrap_or("."))?;
+            find::find(exchange, scratch, &target, order)
         }
         Request::Put { .. } | Request::Get { .. } if resident => Ok(Outcome::NeedsChild),
         Request::Put { path } => put::put(exchange, &resolve(session, path)?),

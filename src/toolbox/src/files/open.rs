@@ -84,6 +84,15 @@ pub(super) fn folder(path: &str, proc_device: u64) -> Result<OwnedFd, Fault> {
     Ok(fd)
 }
 
+/// What a path below `folder` names, links at its end not followed; none when it names nothing.
+pub(super) fn named_below(folder: &OwnedFd, path: &str) -> Option<FileStat> {
+    if path.is_empty() {
+        return None;
+    }
+    let fd = openat2(folder, path, how(OFlag::O_PATH | OFlag::O_NOFOLLOW)).ok()?;
+    fstat(&fd).ok()
+}
+
 /// The device number of /proc, to recognise files on it by.
 pub(super) fn proc_device() -> u64 {
     stat("/proc").map_or(0, |found| found.st_dev)
@@ -101,7 +110,7 @@ fn not_our_own(fd: &OwnedFd, path: &str) -> Result<(), Fault> {
 }
 
 /// Where what is open at `fd` stands now.
-fn real_path(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
+pub(super) fn real_path(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
     readlink(descriptor_path(fd).as_str()).map(OsStringExt::into_vec)
 }
 

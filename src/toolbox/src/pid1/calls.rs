@@ -200,6 +200,8 @@ impl Pid1 {
             Request::Read { .. }
             | Request::Write { .. }
             | Request::Ls { .. }
+            | Request::Grep { .. }
+            | Request::Find { .. }
             | Request::Put { .. }
             | Request::Get { .. } => return Err("file calls do not belong on the control connection".to_owned()),
         }

@@ -19,8 +19,8 @@ async fn worked() -> Place {
         name: "bash".into(),
         args: json!({"command": "echo hello"}),
     };
-    let first = Assistant { turn: 1, text: "I try.".into(), calls: vec![call], raw: Value::Null, usage };
-    let failed = ToolFinished { is_error: true, ..ToolFinished::default() };
+    let first = Assistant { turn: 1, text: "I try.".into(), calls: vec![call], usage, ..Assistant::default() };
+    let failed = ToolFinished { key: "s-1/1/0".into(), is_error: true, ..ToolFinished::default() };
     let second = Assistant { turn: 2, text: "hello\nstate       \u{9b}forged".into(), usage, ..Assistant::default() };
     for event in [
         Event::Assistant(first),
@@ -65,8 +65,16 @@ async fn a_recorded_session_becomes_a_script() {
     assert_eq!(
         script,
         json!({"turns": [
-            {"text": "I try.", "calls": [{"id": "t1c1", "tool": "bash", "args": {"command": "echo hello"}}]},
-            {"text": "hello\nstate       \u{9b}forged"},
+            {
+                "text": "I try.",
+                "calls": [{"id": "t1c1", "tool": "bash", "args": {"command": "echo hello"}}],
+                "expect": {"t1c1": {"is_error": true}},
+                "usage": {"input": 100, "cached": 40, "output": 7}
+            },
+            {
+                "text": "hello\nstate       \u{9b}forged",
+                "usage": {"input": 100, "cached": 40, "output": 7}
+            },
         ]})
     );
 }

@@ -1,10 +1,11 @@
 //! Images on the engine.
 
 use bollard::query_parameters::ImportImageOptions;
-use futures_util::StreamExt;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
 
 use super::{
-    super::image::{Image, MINIMAL, is_reference},
+    super::image::{BASE, Image, MINIMAL, is_reference},
     Engine, EngineError,
 };
 
@@ -19,11 +20,10 @@ impl Engine {
         match Engine::call("inspect the image", self.deadlines.ask, answer).await {
             Ok(inspect) => Image::judge(reference, inspect),
             Err(EngineError::Answer { status: 404, .. }) => {
-                let ours = reference == MINIMAL || reference.strip_prefix(MINIMAL).is_some_and(|tag| tag == ":latest");
-                let remedy = if ours {
-                    "make it: `runner image build`".to_owned()
-                } else {
-                    format!("fetch it (`docker pull {reference}`), or set local.image to another")
+                let remedy = match reference.strip_suffix(":latest").unwrap_or(reference) {
+                    MINIMAL => "make it: `runner image build`".to_owned(),
+                    BASE => "make it: `sudo runner image build --base debian`".to_owned(),
+                    _ => format!("fetch it (`docker pull {reference}`), or set local.image to another"),
                 };
                 Err(EngineError::NoImage { reference: reference.to_owned(), remedy })
             }
@@ -52,13 +52,27 @@ impl Engine {
     /// Loads a docker archive.
     pub(crate) async fn load_image(&self, archive: Vec<u8>) -> Result<(), EngineError> {
         let options = ImportImageOptions { quiet: true, ..ImportImageOptions::default() };
-        let mut answer = self.docker.import_image(options, bollard::body_full(archive.into()), None);
-        let drained = async {
-            while let Some(line) = answer.next().await {
-                line?;
-            }
-            Ok(())
-        };
-        Engine::call("load the image", self.deadlines.load, drained).await
+        let answer = self.docker.import_image(options, bollard::body_full(archive.into()), None);
+        Engine::call("load the image", self.deadlines.load, drained(answer)).await
     }
+
+    /// Loads a large docker archive as it comes.
+    pub(crate) async fn load_image_stream(
+        &self,
+        archive: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    ) -> Result<(), EngineError> {
+        let options = ImportImageOptions { quiet: true, ..ImportImageOptions::default() };
+        let answer = self.docker.import_image(options, bollard::body_try_stream(archive), None);
+        Engine::call("load the image", self.deadlines.stream, drained(answer)).await
+    }
+}
+
+/// Reads an answer to its end.
+async fn drained<T>(
+    mut answer: impl Stream<Item = Result<T, bollard::errors::Error>> + Unpin,
+) -> Result<(), bollard::errors::Error> {
+    while let Some(line) = answer.next().await {
+        line?;
+    }
+    Ok(())
 }

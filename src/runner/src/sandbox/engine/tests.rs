@@ -106,7 +106,7 @@ async fn a_stalled_engine_meets_the_deadline_and_nothing_leaks() {
         let mock = Mock::new();
         let short = Duration::from_millis(300);
         let engine = mock.connect().await.unwrap();
-        let engine = engine.with_deadlines(Deadlines { ask: short, act: short, load: short });
+        let engine = engine.with_deadlines(Deadlines { ask: short, act: short, load: short, stream: short });
         mock.with(|script| script.manner = manner);
         for _ in 0..3 {
             let started = Instant::now();

@@ -125,28 +125,42 @@ impl Programs {
 
 /// Packs a layer and an image's settings, whatever they are, into a docker archive.
 pub(crate) fn pack(tag: &str, defaults: &impl Serialize, layer: &[u8]) -> Vec<u8> {
-    let layer_digest = hex::encode(Sha256::digest(layer));
-    let config = serde_json::to_vec(&Settings {
-        architecture: "amd64",
-        os: "linux",
-        created: CREATED,
-        config: defaults,
-        rootfs: RootFs { kind: "layers", diff_ids: [format!("sha256:{layer_digest}")] },
-        history: [History { created: CREATED, created_by: "runner image build" }],
-    })
-    .expect("plain structs become JSON");
-    let id = hex::encode(Sha256::digest(&config));
-    let manifest = serde_json::to_vec(&[Manifest {
-        config: format!("{id}.json"),
-        repo_tags: [tag],
-        layers: [format!("{layer_digest}/layer.tar")],
-    }])
-    .expect("plain structs become JSON");
+    let parts = Parts::of(tag, defaults, &hex::encode(Sha256::digest(layer)));
     let mut tree = layer::Tree::default();
-    tree.file(&format!("{id}.json"), &config, 0o644);
-    tree.file(&format!("{layer_digest}/layer.tar"), layer, 0o644);
-    tree.file("manifest.json", &manifest, 0o644);
+    tree.file(&parts.config.0, &parts.config.1, 0o644);
+    tree.file(&parts.layer, layer, 0o644);
+    tree.file("manifest.json", &parts.manifest, 0o644);
     tree.into_tar()
+}
+
+/// What a docker archive with one layer holds beside the layer.
+pub(super) struct Parts {
+    /// Name and content of the configuration, whose digest is the image's id.
+    pub(super) config: (String, Vec<u8>),
+    /// The layer's name.
+    pub(super) layer: String,
+    /// The content of `manifest.json`.
+    pub(super) manifest: Vec<u8>,
+}
+
+impl Parts {
+    /// Describes an image by its layer's digest.
+    pub(super) fn of(tag: &str, defaults: &impl Serialize, layer_digest: &str) -> Parts {
+        let config = serde_json::to_vec(&Settings {
+            architecture: "amd64",
+            os: "linux",
+            created: CREATED,
+            config: defaults,
+            rootfs: RootFs { kind: "layers", diff_ids: [format!("sha256:{layer_digest}")] },
+            history: [History { created: CREATED, created_by: "runner image build" }],
+        })
+        .expect("plain structs become JSON");
+        let config_name = format!("{}.json", hex::encode(Sha256::digest(&config)));
+        let layer = format!("{layer_digest}/layer.tar");
+        let manifest = Manifest { config: config_name.clone(), repo_tags: [tag], layers: [layer.clone()] };
+        let manifest = serde_json::to_vec(&[manifest]).expect("plain structs become JSON");
+        Parts { config: (config_name, config), layer, manifest }
+    }
 }
 
 impl Engine {
@@ -197,9 +211,9 @@ struct Settings<'a, T> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Defaults {
-    env: [&'static str; 1],
-    cmd: [&'static str; 1],
+pub(super) struct Defaults {
+    pub(super) env: [&'static str; 1],
+    pub(super) cmd: [&'static str; 1],
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,94 @@
+//! One turn of the model: what happens on the way is shown and journalled, and a conversation that is too long is
+//! shortened.
+
+use std::pin::pin;
+
+use futures_util::future::LocalBoxFuture;
+use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+
+use super::driver::{Conclusion, Driver};
+use super::journal::{EndCause, Event, Informed};
+use super::progress::Progress;
+use crate::model::{AssistantTurn, FailKind, ModelError, ModelEvent};
+
+/// Times that half of the old outputs goes; then all of them do. Each is a request that may be refused again.
+const HALVES: u32 = 5;
+
+impl Driver<'_> {
+    /// Asks for the next turn, with less of the conversation each time that it is too long.
+    pub(super) async fn ask(
+        &mut self,
+        interruption: &mut LocalBoxFuture<'_, Conclusion>,
+    ) -> Result<AssistantTurn, Conclusion> {
+        for round in 0.. {
+            let error = match self.ask_once(interruption).await? {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if error.kind != FailKind::ContextLength {
+                return Err(Conclusion::new(EndCause::Model, error.message));
+            }
+            let Some(removed) = self.room.make(&mut self.request.messages, round >= HALVES) else {
+                let words = "the conversation is longer than the model takes, and no old output is left to remove";
+                return Err(Conclusion::new(EndCause::Model, format!("{words}: {}", error.message)));
+            };
+            self.caller.journal.record_later(&removed.event()).await;
+            let message = format!(
+                "the conversation is longer than the model takes: {} old outputs with {} bytes were removed from it",
+                removed.keys.len(),
+                removed.bytes
+            );
+            self.caller.watcher.see(&Progress::Note { message: &message });
+        }
+        unreachable!("outputs are removed until none is left")
+    }
+
+    /// One request; the outer error ends the session.
+    async fn ask_once(
+        &self,
+        interruption: &mut LocalBoxFuture<'_, Conclusion>,
+    ) -> Result<Result<AssistantTurn, ModelError>, Conclusion> {
+        let cancel = CancellationToken::new();
+        let _cancel_when_left = cancel.clone().drop_guard();
+        let (events, mut seen) = unbounded_channel();
+        let mut turn = pin!(self.model.turn(&self.request, &events, &cancel));
+        loop {
+            tokio::select! {
+                biased;
+                end = &mut *interruption => return Err(end),
+                () = sleep_until(self.limits.deadline) => return Err(self.limits.timed_out()),
+                Some(event) = seen.recv() => self.tell(&event).await,
+                answer = &mut turn => {
+                    self.drain(&mut seen).await;
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    async fn drain(&self, seen: &mut UnboundedReceiver<ModelEvent>) {
+        while let Ok(event) = seen.try_recv() {
+            self.tell(&event).await;
+        }
+    }
+
+    /// Shows what happened, and journals what matters later.
+    async fn tell(&self, event: &ModelEvent) {
+        match event {
+            ModelEvent::Text(text) => self.caller.watcher.see(&Progress::Writing { text }),
+            ModelEvent::Retry { error, wait } => {
+                let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                self.caller.watcher.see(&Progress::Retry { error: &error.message, wait_ms });
+            }
+            ModelEvent::Fallback { from, to, error } => {
+                let content = json!({"from": from, "to": to, "kind": error.kind, "error": error.message});
+                let informed = Informed { source: "model".to_owned(), content };
+                self.caller.journal.record_later(&Event::Informed(informed)).await;
+                self.caller.watcher.see(&Progress::Fallback { from, to, error: &error.message });
+            }
+        }
+    }
+}
