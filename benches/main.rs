@@ -11,6 +11,10 @@ mod stats;
 mod journal;
 mod link;
 mod memory;
+mod models;
+#[allow(dead_code, unused_imports, reason = "shared with the tests, which use other parts")]
+#[path = "../tests/harness/provider/mod.rs"]
+mod provider;
 mod shell;
 mod start;
 
@@ -23,7 +27,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 12] = [
+const FIGURES: [&str; 13] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -36,6 +40,7 @@ const FIGURES: [&str; 12] = [
     "flood_rss",
     "journal_read",
     "journal_bash",
+    "model_loop",
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -84,7 +89,8 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "toolbox_rss_after_64m" => memory::after_64m(&place).await,
             "flood_rss" => memory::flood(&place).await,
             "journal_read" => journal::read(&place).await,
-            _ => journal::bash(&place).await,
+            "journal_bash" => journal::bash(&place).await,
+            _ => models::turn(&place).await,
         };
         figures.push(figure.with_context(|| format!("measuring {name}"))?);
     }

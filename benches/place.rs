@@ -28,7 +28,7 @@ impl Place {
         let folder = tempfile::Builder::new().prefix("runner-bench-").tempdir()?;
         let agent = folder.path().join("agent");
         std::fs::create_dir(&agent)?;
-        std::fs::write(agent.join("SKILL.md"), "---\nname: bench\ndescription: Is measured.\n---\n")?;
+        std::fs::write(agent.join("SKILL.md"), "---\nname: agent\ndescription: Is measured.\n---\n\nRead it.\n")?;
         let state = State::open_at(&folder.path().join("state"))?;
         let engine = Engine::connect(None).await?;
         Ok(Self { folder, engine, state })

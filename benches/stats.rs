@@ -11,7 +11,7 @@ pub(crate) struct Figure {
     pub(crate) name: &'static str,
     /// Median over the blocks.
     pub(crate) value: f64,
-    /// `ratio`, `MiB` or `fraction`.
+    /// `ratio`, `MiB`, `ms` or `fraction`.
     pub(crate) unit: &'static str,
     /// What the value is held against.
     pub(crate) bound: f64,
@@ -95,7 +95,8 @@ pub(crate) async fn timed<F: Future>(call: F) -> (Duration, F::Output) {
     (start.elapsed(), output)
 }
 
-fn percentile(samples: &[Duration], percent: usize) -> Duration {
+/// The sample below which this many percent lie.
+pub(crate) fn percentile(samples: &[Duration], percent: usize) -> Duration {
     let mut sorted = samples.to_vec();
     sorted.sort();
     sorted[(sorted.len() - 1) * percent / 100]

@@ -120,6 +120,22 @@ fn an_answer_that_breaks_off_is_not_doubled() {
     }
 }
 
+/// M-STREAM-1: a line is there as soon as it is whole, and marked when the session ends before the answer does.
+#[test]
+fn people_see_what_is_being_written() {
+    let provider = Provider::start(Wire::Anthropic);
+    provider.always(Turn::new().say("First line\nand a second one that stalls").fails(6, Fault::Stalls));
+    let place = place_with(&provider);
+    let mut command = place.command(["start", "--agent", "worker"]);
+    command.env(provider.variable(), crate::harness::provider::KEY);
+    let mut session = Session::of(command);
+    session.line_with("│ First line");
+    session.signal(Signal::SIGINT);
+    let ran = session.end();
+    ran.exits(130).prints("│ First line\n│ … (broken off: what it said above does not count)\ninterrupted: ");
+    assert!(!ran.stdout.contains("and a second one"), "{ran}");
+}
+
 /// A failure that does not pass ends the session at once, with cause, code and a message that cannot steer a terminal.
 #[test]
 fn what_does_not_pass_ends_the_session() {

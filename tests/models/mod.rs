@@ -4,7 +4,9 @@
 mod fallback;
 mod faults;
 mod keys;
+mod providers;
 mod recordings;
+mod resumed;
 mod room;
 
 use std::process::Command;

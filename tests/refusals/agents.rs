@@ -156,13 +156,13 @@ hint: did you mean `local.memory`?
         let complaint = agent(&format!("{key} = 1\n"));
         assert!(complaint.contains(&format!("worker/config.toml:1:1: {}", later(key))), "{complaint}");
     }
-    insta::assert_snapshot!(project("[models.main]\nprovider = \"anthropic\"\nmodel = \"x\"\n"), @r#"
-error: PROJECT/config.toml:2:12: the provider `anthropic` is not supported yet
-hint: use `provider = "script"` with a `file` of turns
+    insta::assert_snapshot!(project("[models.main]\nprovider = \"anthropic\"\nauthType = \"pi_auth\"\n"), @r#"
+error: PROJECT/config.toml:3:12: `models.main.authType` "pi_auth" is not supported
+hint: use authType = "api_key" with a key in ANTHROPIC_API_KEY
 "#);
     insta::assert_snapshot!(project(""), @r#"
 error: PROJECT/config.toml: no model: there is no [models.<name>]
-hint: add one with `provider = "script"` and a `file` of turns
+hint: add one with a `provider` and its `model`, or `provider = "script"` and a `file`
 "#);
 }
 

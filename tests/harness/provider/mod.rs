@@ -56,6 +56,8 @@ pub(crate) struct Request {
     pub(crate) headers: BTreeMap<String, String>,
     /// The body.
     pub(crate) body: Value,
+    /// When it had come.
+    pub(crate) at: Instant,
 }
 
 /// What the server's thread and the test share.
@@ -75,6 +77,7 @@ struct Inner {
     /// What it has said, for the rules that hold a conversation against it.
     issued: rules::Issued,
     hung_up: usize,
+    connections: usize,
 }
 
 impl Shared {
@@ -168,6 +171,11 @@ impl Provider {
         self.shared.lock().hung_up
     }
 
+    /// How many connections it was asked over.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.lock().connections
+    }
+
     /// Waits until it was asked this often.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, count: usize) {
@@ -206,7 +214,9 @@ fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: oneshot:
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async move {
         listener.set_nonblocking(true).expect("a socket");
-        let listener = tokio::net::TcpListener::from_std(listener).expect("a socket").tap_io(|stream| {
+        let counted = Arc::clone(&shared);
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a socket").tap_io(move |stream| {
+            counted.change(|inner| inner.connections += 1);
             let _ = stream.set_nodelay(true);
         });
         let router = axum::Router::new()
@@ -226,23 +236,20 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap,
     let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let request = Request { path: uri.path().to_owned(), headers, body };
+    let request = Request { path: uri.path().to_owned(), headers, body, at: Instant::now() };
     let wire = shared.wire;
     let mut due = None;
     let mut refusal = None;
     shared.change(|inner| {
         inner.requests.push(request.clone());
-        match rules::check(wire, &request, &inner.issued) {
-            Err((status, why)) => {
-                inner.refused.push(why.clone());
-                refusal = Some((status, why));
-            }
-            Ok(()) => {
-                due = inner.answers.pop_front().or_else(|| inner.always.clone());
-                if let Some(Answer::Turn(turn)) = &due {
-                    inner.issued.remember(wire, turn);
-                }
-            }
+        if let Err((status, why)) = rules::check(wire, &request, &inner.issued) {
+            inner.refused.push(why.clone());
+            refusal = Some((status, why));
+            return;
+        }
+        due = inner.answers.pop_front().or_else(|| inner.always.clone());
+        if let Some(Answer::Turn(turn)) = &due {
+            inner.issued.remember(wire, turn);
         }
     });
     if let Some((status, why)) = refusal {

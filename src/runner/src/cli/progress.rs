@@ -113,12 +113,14 @@ enum Activity {
 fn activity(progress: &Progress<'_>, seen: &Seen) -> Activity {
     match progress {
         Progress::Started { .. } => Activity::Now("making the sandbox".to_owned()),
-        Progress::SandboxReady { .. } | Progress::Thinking { .. } => Activity::Now("thinking".to_owned()),
+        Progress::SandboxReady { .. }
+        | Progress::Thinking { .. }
+        | Progress::Retry { .. }
+        | Progress::Fallback { .. } => Activity::Now("thinking".to_owned()),
         Progress::Writing { .. } => match seen.speech.tail(WRITING) {
             Some(tail) => Activity::Now(tail),
             None => Activity::Same,
         },
-        Progress::Retry { .. } | Progress::Fallback { .. } => Activity::Now("thinking".to_owned()),
         Progress::ToolStarted { name, .. } => Activity::Now(sanitise::line(name).into_owned()),
         Progress::ToolFinished { .. } if seen.running.is_empty() => Activity::Now("thinking".to_owned()),
         Progress::Removing => Activity::Now("removing the sandbox".to_owned()),

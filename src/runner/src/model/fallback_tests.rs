@@ -55,8 +55,8 @@ fn later(kind: FailKind, seconds: u64) -> ModelError {
     ModelError { retry_after: Some(Duration::from_secs(seconds)), ..error(kind, "slow down") }
 }
 
-/// Asks once; returns the answer's text or the error, what happened on the way, and the seconds that passed.
-fn ask(model: &dyn Model, request: &TurnRequest) -> (Result<String, String>, Vec<String>, f64) {
+/// Asks once; returns the answer's text or the error, what happened on the way, and the time that passed.
+fn ask(model: &dyn Model, request: &TurnRequest) -> (Result<String, String>, Vec<String>, Duration) {
     run(async {
         let (events, mut seen) = unbounded_channel();
         let begun = tokio::time::Instant::now();
@@ -70,8 +70,15 @@ fn ask(model: &dyn Model, request: &TurnRequest) -> (Result<String, String>, Vec
                 ModelEvent::Fallback { from, to, error } => format!("{from} -> {to}: {error}"),
             });
         }
-        (answer, said, begun.elapsed().as_secs_f64())
+        (answer, said, begun.elapsed())
     })
+}
+
+/// The paused clock goes in whole milliseconds, a wait after the other.
+const TICKS: Duration = Duration::from_millis(20);
+
+fn about(took: Duration, milliseconds: u64) -> bool {
+    took.abs_diff(Duration::from_millis(milliseconds)) < TICKS
 }
 
 fn retrying(
@@ -91,7 +98,7 @@ fn waits_double_until_the_last_attempt() {
         said,
         ["busy; again in 500ms", "busy; again in 1s", "busy; again in 2s", "busy; again in 4s", "busy; again in 8s"]
     );
-    assert!((took - 15.5).abs() < 0.1, "{took}");
+    assert!(about(took, 15_500), "{took:?}");
     for kind in [FailKind::RateLimit, FailKind::Overloaded, FailKind::Timeout, FailKind::Network] {
         let (answer, ..) = ask(&retrying([Err(error(kind, "x")), Ok("there")], |most| most), &request());
         assert_eq!(answer.as_deref(), Ok("there"), "{kind:?}");
@@ -111,7 +118,7 @@ fn what_cannot_pass_fails_at_once() {
     ] {
         let (answer, said, took) = ask(&retrying([Err(error(kind, "no")), Ok("there")], |most| most), &request());
         assert_eq!(answer.unwrap_err(), format!("{kind:?}: no"));
-        assert_eq!((said.len(), took), (0, 0.0));
+        assert_eq!((said.len(), took), (0, Duration::ZERO));
     }
 }
 
@@ -121,13 +128,13 @@ fn retry_after_is_honoured() {
     let model = retrying([Err(later(FailKind::RateLimit, 7)), Ok("there")], |most| most / 2);
     let (answer, said, took) = ask(&model, &request());
     assert_eq!((answer.as_deref(), said[0].as_str()), (Ok("there"), "slow down; again in 7.25s"));
-    assert!((took - 7.25).abs() < 0.1, "{took}");
+    assert!(about(took, 7250), "{took:?}");
     let (answer, said, took) = ask(&retrying([Err(later(FailKind::RateLimit, 3600))], |_| Duration::ZERO), &request());
     assert_eq!(
         answer.unwrap_err(),
         "RateLimit: slow down (it may be asked again in 3600 s, which is too long to wait)"
     );
-    assert_eq!((said.len(), took), (0, 0.0));
+    assert_eq!((said.len(), took), (0, Duration::ZERO));
     let forever = ModelError { retry_after: Some(Duration::MAX), ..error(FailKind::Overloaded, "busy") };
     assert!(ask(&retrying([Err(forever)], |most| most), &request()).0.is_err());
     let much = [40, 40, 40].map(|seconds| Err(later(FailKind::Overloaded, seconds)));
@@ -151,11 +158,9 @@ proptest! {
         prop_assert!(answer.is_err());
         let attempts = counted.borrow().len();
         prop_assert!(attempts <= ATTEMPTS as usize && said.len() + 1 == attempts);
-        prop_assert!(took <= PATIENCE.as_secs_f64() + 0.1, "{}", took);
+        prop_assert!(took <= PATIENCE + TICKS, "{:?}", took);
         let least: u64 = asked.iter().take(said.len()).map(|after| after.unwrap_or(0)).sum();
-        #[allow(clippy::cast_precision_loss)]
-        let least = least as f64;
-        prop_assert!(took + 0.1 >= least, "{} < {}", took, least);
+        prop_assert!(took + TICKS >= Duration::from_secs(least), "{:?} < {} s", took, least);
     }
 }
 
@@ -201,7 +206,7 @@ fn the_next_model_is_asked() {
     assert_eq!(list.order(), "a a a a a a b c");
     let hour = [Err(later(FailKind::RateLimit, 3600))];
     let list = List::of(vec![fake("a", hour), fake("b", [Ok("here")])]);
-    assert_eq!(ask(&list.model, &request()).2, 0.0, "nobody waits an hour while another model is there");
+    assert_eq!(ask(&list.model, &request()).2, Duration::ZERO, "nobody waits an hour while another model is there");
 }
 
 /// M-FALL-1: when all have failed, the last one's failure is the turn's.

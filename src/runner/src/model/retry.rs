@@ -47,19 +47,22 @@ impl<M: Model> Retrying<M> {
     ) -> Result<AssistantTurn, ModelError> {
         let mut longest = FIRST_WAIT;
         let mut patience = PATIENCE;
-        for attempt in 1.. {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
             let mut error = match self.model.turn(request, events, cancel).await {
                 Err(error) if error.kind.passes() => error,
                 other => return other,
             };
             if attempt == ATTEMPTS {
-                error.message.push_str(&format!(" (asked {ATTEMPTS} times)"));
+                error.message = format!("{} (asked {ATTEMPTS} times)", error.message);
                 return Err(error);
             }
             let wait = error.retry_after.unwrap_or_default().saturating_add((self.jitter)(longest));
             if wait > patience {
                 let seconds = wait.as_secs();
-                error.message.push_str(&format!(" (it may be asked again in {seconds} s, which is too long to wait)"));
+                error.message =
+                    format!("{} (it may be asked again in {seconds} s, which is too long to wait)", error.message);
                 return Err(error);
             }
             patience -= wait;
@@ -71,7 +74,6 @@ impl<M: Model> Retrying<M> {
                 () = cancel.cancelled() => return Err(ModelError::cancelled()),
             }
         }
-        unreachable!("the last attempt returns")
     }
 }
 

@@ -14,6 +14,9 @@ use super::section::Found;
 /// Longest in bytes.
 const LENGTH: usize = 2000;
 
+/// What one looks like.
+const EXAMPLE: &str = "such as \"https://models.example.com/v1\"";
+
 /// The URL in its normal form, which ends in `/`.
 pub(super) fn check(model: &str, provider: Provider, written: &Found<String>) -> Result<String, ProjectError> {
     // What was written is not repeated: a URL that is wrong may well be one with a password in it.
@@ -22,7 +25,6 @@ pub(super) fn check(model: &str, provider: Provider, written: &Found<String>) ->
         what: format!("`models.{model}.baseUrl` {what}"),
         hint: Some(hint.to_owned()),
     };
-    const EXAMPLE: &str = "such as \"https://models.example.com/v1\"";
     if written.value.len() > LENGTH {
         return Err(wrong(&format!("is longer than {LENGTH} bytes"), EXAMPLE));
     }

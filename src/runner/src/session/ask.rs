@@ -23,7 +23,8 @@ impl Driver<'_> {
         &mut self,
         interruption: &mut LocalBoxFuture<'_, Conclusion>,
     ) -> Result<AssistantTurn, Conclusion> {
-        for round in 0.. {
+        let mut round = 0;
+        loop {
             let error = match self.ask_once(interruption).await? {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
@@ -35,15 +36,14 @@ impl Driver<'_> {
                 let words = "the conversation is longer than the model takes, and no old output is left to remove";
                 return Err(Conclusion::new(EndCause::Model, format!("{words}: {}", error.message)));
             };
+            round += 1;
             self.caller.journal.record_later(&removed.event()).await;
-            let message = format!(
-                "the conversation is longer than the model takes: {} old outputs with {} bytes were removed from it",
-                removed.keys.len(),
-                removed.bytes
-            );
-            self.caller.watcher.see(&Progress::Note { message: &message });
+            // Also says that what the model may have written by then does not count.
+            let outputs = if removed.keys.len() == 1 { "output" } else { "outputs" };
+            let (count, bytes) = (removed.keys.len(), removed.bytes);
+            let words = format!("{}; {count} old {outputs} with {bytes} bytes removed to make room", error.message);
+            self.caller.watcher.see(&Progress::Retry { error: &words, wait_ms: 0 });
         }
-        unreachable!("outputs are removed until none is left")
     }
 
     /// One request; the outer error ends the session.

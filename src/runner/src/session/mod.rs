@@ -17,6 +17,7 @@
 
 mod ask;
 pub(crate) mod calls;
+pub mod conversation;
 pub(crate) mod driver;
 #[cfg(test)]
 mod driver_tests;

@@ -103,6 +103,7 @@ impl Room {
         let args = call.map(|call| call.args.to_string()).filter(|args| args.chars().count() <= ARGS);
         let again = match (self.kept.get(key), result.name.as_str(), args) {
             (Some(path), _, _) => format!("all of it was kept in {path}: use read with offset"),
+            (None, "write" | "edit", _) => "what it did is done: use read to see the file".to_owned(),
             (None, "bash", _) => "run the command again if you need it and if that changes nothing".to_owned(),
             (None, name, Some(args)) => format!("if you need it, ask again: {name} {args}"),
             (None, name, None) => format!("if you need it, ask {name} again with the same arguments"),

@@ -56,6 +56,16 @@ fn whole(number: Number) -> Number {
     }
 }
 
+/// What to say of arguments that are text: the model wrote something that is no JSON, or its answer was cut.
+pub(super) fn not_json(text: &str) -> String {
+    let why = match serde_json::from_str::<Value>(text) {
+        Ok(_) => "they are text".to_owned(),
+        Err(error) if error.is_eof() => format!("they end too early ({error}); was the answer too long?"),
+        Err(error) => format!("they are not JSON ({error})"),
+    };
+    format!("\n- the arguments: {why} (rule `type`: object); received {:?}", shorten(text, 200))
+}
+
 /// What is wrong with the arguments, one line each: path, rule and the value received.
 pub(super) fn faults(schema: &Value, validator: &jsonschema::Validator, args: &Value) -> Option<String> {
     let mut lines = String::new();

@@ -213,7 +213,11 @@ impl Registry {
             return Err(Box::new(ToolResult::error(Cause::NotFound, words)));
         };
         check::coerce(&entry.schema, &mut args);
-        match check::faults(&entry.schema, &entry.validator, &args) {
+        let faults = match &args {
+            Value::String(text) => Some(check::not_json(text)),
+            args => check::faults(&entry.schema, &entry.validator, args),
+        };
+        match faults {
             Some(faults) => {
                 let words = format!("the arguments of `{name}` do not fit:{faults}");
                 Err(Box::new(ToolResult::error(Cause::Invalid, words)))

@@ -153,7 +153,7 @@ the arguments of `read` do not fit:
 "#);
     insta::assert_snapshot!(refused("read", json!("{\"path\": ")), @r#"
 the arguments of `read` do not fit:
-- the arguments: the value is not of type "object" (rule `type`); received "{\"path\": "
+- the arguments: they end too early (EOF while parsing a value at line 1 column 9); was the answer too long? (rule `type`: object); received "{\"path\": "
 "#);
     insta::assert_snapshot!(refused("ls", json!({"limit": 1.5})), @r#"
 the arguments of `ls` do not fit:

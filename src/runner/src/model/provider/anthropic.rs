@@ -178,10 +178,10 @@ impl Assembler for Reading {
         if !self.over {
             return None;
         }
-        let count = |key: &str| self.usage[key].as_u64().unwrap_or(0);
+        let count = |key: &str| kept::tokens(&self.usage[key]);
         let cached = count("cache_read_input_tokens");
         let usage = Usage {
-            input: count("input_tokens").saturating_add(count("cache_creation_input_tokens")).saturating_add(cached),
+            input: count("input_tokens") + count("cache_creation_input_tokens") + cached,
             cached,
             output: count("output_tokens"),
         };

@@ -130,11 +130,11 @@ impl Assembler for Reading {
             return Err(Fault::of_event(&event["error"]));
         }
         if event["usageMetadata"].is_object() {
-            let count = |key: &str| event["usageMetadata"][key].as_u64().unwrap_or(0);
+            let count = |key: &str| kept::tokens(&event["usageMetadata"][key]);
             self.usage = Usage {
-                input: count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount")),
+                input: count("promptTokenCount") + count("toolUsePromptTokenCount"),
                 cached: count("cachedContentTokenCount"),
-                output: count("candidatesTokenCount").saturating_add(count("thoughtsTokenCount")),
+                output: count("candidatesTokenCount") + count("thoughtsTokenCount"),
             };
         }
         if let Some(blocked) = event["promptFeedback"]["blockReason"].as_str() {
@@ -147,7 +147,7 @@ impl Assembler for Reading {
         }
         if let Some(finish) = candidate["finishReason"].as_str() {
             self.finish = Some(finish.to_owned());
-            self.why = candidate["finishMessage"].as_str().unwrap_or(finish).to_owned();
+            candidate["finishMessage"].as_str().unwrap_or(finish).clone_into(&mut self.why);
         }
         // The stream ends with the body: usage may follow the reason.
         Ok(false)
@@ -205,5 +205,113 @@ impl Reading {
         }
         self.parts.push(part.clone());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{AssistantTurn, CallResult, Message};
+    use crate::project::Provider;
+
+    fn settings(thinking: Option<ThinkingLevel>) -> ProviderSettings {
+        ProviderSettings { provider: Provider::Google, model: "gemini-3-pro".to_owned(), thinking, base_url: None }
+    }
+
+    fn read(events: &[Value]) -> (Option<Answer>, String) {
+        let mut reading = Box::new(Reading::default());
+        let mut said = String::new();
+        for event in events {
+            assert!(!reading.take(&event.to_string(), &mut said).unwrap());
+        }
+        (reading.finish(), said)
+    }
+
+    fn candidate(parts: &Value) -> Value {
+        json!({"candidates": [{"content": {"role": "model", "parts": parts}}]})
+    }
+
+    fn answer() -> Vec<Value> {
+        vec![
+            candidate(&json!([{"text": "Think", "thought": true}])),
+            candidate(&json!([{"text": "ing.", "thought": true}])),
+            candidate(&json!([{"text": "I "}])),
+            candidate(&json!([{"text": "look."}, {"text": "", "thoughtSignature": "c2ln"}])),
+            candidate(&json!([
+                {"functionCall": {"name": "ls", "args": {"path": "/tmp"}}, "thoughtSignature": "Y2FsbA=="},
+                {"functionCall": {"name": "read"}},
+            ])),
+            json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {
+                "promptTokenCount": 50, "cachedContentTokenCount": 20, "candidatesTokenCount": 5, "thoughtsTokenCount": 3}}),
+        ]
+    }
+
+    /// M-WIRE-1: parts go back as they came, each with its signature.
+    #[test]
+    fn parts_are_kept_with_their_signatures() {
+        let (found, said) = read(&answer());
+        let found = found.unwrap();
+        assert_eq!((said.as_str(), found.text.as_str()), ("I look.", "I look."));
+        assert_eq!(found.usage, Usage { input: 50, cached: 20, output: 8 });
+        assert_eq!((found.end, found.calls.len(), &found.calls[1].args), (End::Whole, 2, &json!({})));
+        let raw = kept::keep(&settings(None), found.message);
+        let result = |text: &str, is_error| CallResult {
+            provider_id: String::new(),
+            name: "ls".to_owned(),
+            is_error,
+            text: text.to_owned(),
+            image: None,
+        };
+        let turn = AssistantTurn { text: found.text, calls: found.calls, raw, ..AssistantTurn::default() };
+        let results = Message::Results(vec![result("a", false), result("b", true)]);
+        let request = TurnRequest {
+            prompt: "Look.".to_owned(),
+            messages: vec![Message::Assistant(turn), results],
+            ..TurnRequest::default()
+        };
+        let body = body(&settings(Some(ThinkingLevel::Low)), &request);
+        assert_eq!(body["generationConfig"], json!({"thinkingConfig": {"thinkingLevel": "LOW"}}));
+        assert_eq!(
+            body["contents"],
+            json!([
+                {"role": "user", "parts": [{"text": "Look."}]},
+                {"role": "model", "parts": [
+                    {"text": "Thinking.", "thought": true},
+                    {"text": "I look."},
+                    {"text": "", "thoughtSignature": "c2ln"},
+                    {"functionCall": {"name": "ls", "args": {"path": "/tmp"}}, "thoughtSignature": "Y2FsbA=="},
+                    {"functionCall": {"name": "read", "args": {}}},
+                ]},
+                {"role": "user", "parts": [
+                    {"functionResponse": {"name": "ls", "response": {"output": "a"}}},
+                    {"functionResponse": {"name": "read", "response": {"error": "b"}}},
+                ]},
+            ])
+        );
+    }
+
+    /// M-WIRE-3: a stream that breaks off, a refusal and a call that nobody can read are no answers.
+    #[test]
+    fn what_is_no_answer() {
+        let events = answer();
+        assert!(read(&events[..5]).0.is_none());
+        let ended = |reason: &str| read(&[json!({"candidates": [{"finishReason": reason}]})]).0.unwrap().end;
+        assert_eq!(ended("MAX_TOKENS"), End::Cut);
+        assert_eq!(ended("SAFETY"), End::Refused("SAFETY".to_owned()));
+        assert_eq!(ended("MALFORMED_FUNCTION_CALL"), End::Garbled("MALFORMED_FUNCTION_CALL".to_owned()));
+        let blocked = read(&[json!({"promptFeedback": {"blockReason": "OTHER"}})]).0.unwrap().end;
+        assert_eq!(blocked, End::Refused("the prompt was blocked: OTHER".to_owned()));
+    }
+
+    /// Gemini 3 refuses a call without a signature, also one that another model made.
+    #[test]
+    fn a_foreign_call_has_a_stand_in_for_its_signature() {
+        let call =
+            |name: &str| ToolCallRequest { provider_id: "x".to_owned(), name: name.to_owned(), args: json!("cut") };
+        let turn = AssistantTurn { calls: vec![call("ls"), call("read")], ..AssistantTurn::default() };
+        let request = TurnRequest { messages: vec![Message::Assistant(turn)], ..TurnRequest::default() };
+        let parts = &body(&settings(None), &request)["contents"][1]["parts"];
+        assert_eq!(parts[0]["thoughtSignature"], FOREIGN);
+        assert_eq!(parts[1], json!({"functionCall": {"name": "read", "args": {"malformed_arguments": "cut"}}}));
     }
 }

@@ -189,7 +189,7 @@ impl Stream {
     /// Gives the connection back for the next turn, if the server is done with it too.
     pub(super) async fn give_back(mut self) {
         /// The end of a body follows its last event at once.
-        const PATIENCE: Duration = Duration::from_millis(20);
+        const PATIENCE: Duration = Duration::from_millis(100);
         if let Some(response) = &mut self.response {
             let _ = timeout(PATIENCE, response.chunk()).await;
         }
@@ -336,6 +336,15 @@ mod tests {
             ("https://localhost.example/", false),
         ] {
             assert_eq!(address(&settings(Provider::Custom, Some(base)), Wire::Openai).unwrap().1, loopback, "{base}");
+        }
+    }
+
+    /// The providers' own addresses, with TLS.
+    #[test]
+    fn every_provider_can_be_opened() {
+        for provider in Provider::ALL.into_iter().filter(|provider| *provider != Provider::Custom) {
+            let opened = Http::new(&settings(provider, None), Wire::of(provider), Some("key".into()));
+            assert!(opened.is_ok(), "{provider}: {:?}", opened.err());
         }
     }
 

@@ -8,9 +8,16 @@ use crate::project::ProviderSettings;
 /// the model shall see what it wrote.
 const MALFORMED: &str = "malformed_arguments";
 
+/// A number of tokens. Sums of what a provider claims do not overflow.
+pub(super) fn tokens(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0).min(1 << 40)
+}
+
 /// Keeps a message.
 pub(super) fn keep(settings: &ProviderSettings, message: Value) -> Value {
-    json!({"provider": settings.provider.name(), "model": settings.model, "message": message})
+    let mut raw = json!({"provider": settings.provider.name(), "model": settings.model});
+    raw["message"] = message;
+    raw
 }
 
 /// The message again, if this provider's model said it.

@@ -106,7 +106,7 @@ impl Assembler for Reading {
         if event["done"] != true {
             return Ok(false);
         }
-        let count = |key: &str| event[key].as_u64().unwrap_or(0);
+        let count = |key: &str| kept::tokens(&event[key]);
         self.usage = Usage {
             input: count("prompt_eval_count"),
             cached: count("prompt_eval_cached_count"),

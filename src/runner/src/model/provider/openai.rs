@@ -325,15 +325,14 @@ impl Reading {
         if !usage.is_object() {
             return;
         }
-        let count = |value: &Value| value.as_u64().unwrap_or(0);
-        let input = count(&usage["prompt_tokens"]);
+        let input = kept::tokens(&usage["prompt_tokens"]);
         let cached = [&usage["prompt_tokens_details"]["cached_tokens"], &usage["prompt_cache_hit_tokens"]];
         // xAI leaves thinking out of what was written, and has it in the total.
-        let rest = count(&usage["total_tokens"]).saturating_sub(input);
+        let rest = kept::tokens(&usage["total_tokens"]).saturating_sub(input);
         self.usage = Usage {
             input,
-            cached: cached.into_iter().map(count).max().unwrap_or(0),
-            output: count(&usage["completion_tokens"]).max(rest),
+            cached: cached.into_iter().map(kept::tokens).max().unwrap_or(0),
+            output: kept::tokens(&usage["completion_tokens"]).max(rest),
         };
     }
 }

@@ -30,7 +30,8 @@ impl Answered<'_> {
     /// What the model is told.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::With(result) if result.text.is_empty() => "(no output)",
+            // Some providers refuse text of nothing but space.
+            Self::With(result) if result.text.trim().is_empty() => "(no output)",
             Self::With(result) => &result.text,
             Self::Lost => "the result of this call is lost",
         }
