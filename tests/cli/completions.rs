@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::harness::Place;
 
-/// Sources the script in bash and asks what it would offer, as readline does.
+/// CLI-21: sources the script in bash and asks what it would offer, as readline does.
 #[test]
 fn bash_completes_the_command_line() {
     let place = Place::bare();
@@ -27,6 +27,7 @@ fn bash_completes_the_command_line() {
     assert!(offered("runner completions ''").contains(&"zsh".to_owned()));
 }
 
+/// CLI-21: and a shell that we do not know is named.
 #[test]
 fn every_shell_has_a_script() {
     let place = Place::bare();

@@ -25,7 +25,8 @@ fn of<'a>(checks: &'a [Value], name: &str) -> &'a Value {
     checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {checks:?}"))
 }
 
-/// On a machine that runs these tests everything that must work does: the limits bite, and the walls hold.
+/// CLI-14, CLI-15, CLI-18, CLI-20: on a machine that runs these tests everything that must work does: the limits bite,
+/// and the walls hold.
 #[test]
 fn a_fit_machine() {
     let place = Place::new();
@@ -73,7 +74,7 @@ ok       pid-1            its memory, environment and links cannot be reached, n
 ");
 }
 
-/// bug 39: without an engine there is one error, what needs it is skipped, and nobody waits.
+/// CLI-15, CLI-16, bug 39: without an engine there is one error, what needs it is skipped, and nobody waits.
 #[test]
 fn no_engine() {
     let place = Place::new();
@@ -125,7 +126,7 @@ fn an_unfit_engine() {
     );
 }
 
-/// A state directory that is broken is what the doctor is for.
+/// CLI-17: a state directory that is broken is what the doctor is for.
 #[test]
 fn broken_state_directories() {
     let place = Place::new();
@@ -156,7 +157,7 @@ fn broken_state_directories() {
     examined(doctor(&place, &[]), 0);
 }
 
-/// A file system that cannot hold it.
+/// CLI-17: a file system that cannot hold it.
 #[test]
 fn unfit_file_systems() {
     if !is_root() {
@@ -197,7 +198,7 @@ fn modes_are_put_right() {
     assert_eq!((&of(&checks, "state")["level"], fixed), (&"ok".into(), serde_json::json!([])));
 }
 
-/// A key that others can read is an error that names the file, and nothing of the key.
+/// CLI-20: a key that others can read is an error that names the file, and nothing of the key.
 #[test]
 fn an_open_key() {
     let place = Place::new();

@@ -9,7 +9,7 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// docs/troubleshooting.md has a section for each check, in the order of the checks, and for nothing else.
+/// CLI-14: docs/troubleshooting.md has a section for each check, in the order of the checks, and for nothing else.
 #[test]
 fn every_check_is_explained() {
     let page = document("troubleshooting.md");

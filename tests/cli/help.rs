@@ -25,6 +25,7 @@ fn leaves() -> Vec<(Vec<String>, clap::Command)> {
     leaves_found
 }
 
+/// CLI-1: none is left out.
 #[test]
 fn every_subcommand_has_examples() {
     let leaves = leaves();
@@ -38,7 +39,7 @@ fn every_subcommand_has_examples() {
     }
 }
 
-/// Also where a terminal is wider, and where there is none.
+/// CLI-1: also where a terminal is wider, and where there is none.
 #[test]
 fn help_fits_a_hundred_columns() {
     let place = Place::bare();
@@ -58,7 +59,7 @@ fn help_fits_a_hundred_columns() {
     }
 }
 
-/// no-color.org: nothing is coloured on a terminal either.
+/// CLI-2: no-color.org: nothing is coloured on a terminal either.
 #[test]
 fn no_color_is_honoured() {
     let place = Place::new();
@@ -71,4 +72,17 @@ fn no_color_is_honoured() {
     };
     assert!(on_terminal("").contains("\u{1b}[1mSESSION"), "an empty variable counts as unset");
     assert!(!on_terminal("1").contains('\u{1b}'));
+}
+
+/// CLI-5: all that people read as a table or a report.
+#[test]
+fn reports_have_a_form_for_programs() {
+    let with_json: Vec<String> = leaves()
+        .into_iter()
+        .filter(|(_, command)| command.get_arguments().any(|argument| argument.get_long() == Some("json")))
+        .map(|(words, _)| words.join(" "))
+        .collect();
+    for report in ["ps", "show", "logs", "tools", "validate", "doctor", "start", "tool"] {
+        assert!(with_json.contains(&report.to_owned()), "{report}: {with_json:?}");
+    }
 }

@@ -19,7 +19,7 @@ fn harmless(ran: &Ran) {
     }
 }
 
-/// Names, keys, values, descriptions, scripts.
+/// CLI-3: names, keys, values, descriptions, scripts.
 #[test]
 fn in_a_project() {
     let place = Place::new();
@@ -60,7 +60,7 @@ fn in_a_project() {
     }
 }
 
-/// What an engine says of itself, and its errors' bodies.
+/// CLI-3: what an engine says of itself, and its errors' bodies.
 #[test]
 fn from_an_engine() {
     let place = Place::new();
@@ -89,7 +89,7 @@ fn from_an_engine() {
     harmless(&Ran::from(command.output().expect("it starts")));
 }
 
-/// An image's labels and variables: the session runs, and shows none of it raw.
+/// CLI-3: an image's labels and variables: the session runs, and shows none of it raw.
 #[test]
 fn in_an_image() {
     let label = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}";

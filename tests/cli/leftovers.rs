@@ -20,7 +20,7 @@ fn seen(report: &Value) -> String {
     format!("{}: {}", check["level"].as_str().expect("a level"), check["seen"].as_str().expect("a text"))
 }
 
-/// A session whose runner was killed: named without `--fix`, ended and removed with it.
+/// CLI-19: a session whose runner was killed: named without `--fix`, ended and removed with it.
 #[test]
 fn sessions_of_dead_runners() {
     let place = Place::new();
@@ -41,7 +41,7 @@ fn sessions_of_dead_runners() {
     place.assert_clean();
 }
 
-/// What was kept on purpose stays.
+/// CLI-19: what was kept on purpose stays.
 #[test]
 fn a_kept_sandbox_stays() {
     let place = Place::new();
@@ -53,8 +53,8 @@ fn a_kept_sandbox_stays() {
     place.run(["stop", &id]).exits(0);
 }
 
-/// Files: superseded programs that no session links to, and drafts of dead writers; never the current one, one that a
-/// session has, a link, or what is not ours by name.
+/// CLI-19: superseded programs that no session links to go, and drafts of dead writers; never the current one, one that
+/// a session has, a link, or what is not ours by name.
 #[test]
 fn superseded_files() {
     let place = Place::new();
@@ -71,7 +71,7 @@ fn superseded_files() {
         let file = fs::File::create(state.join(format!(".new-{}", name.repeat(32)))).expect("ours");
         file.set_modified(SystemTime::now() - age).expect("ours");
     };
-    draft("1", Duration::from_secs(2 * 3600));
+    draft("1", Duration::from_hours(2));
     draft("2", Duration::ZERO);
     let list = || {
         let mut names: Vec<String> = fs::read_dir(&state)
@@ -92,7 +92,8 @@ fn superseded_files() {
     assert_eq!(seen(&report), "ok: none");
 }
 
-/// The records were lost: what this install made is proven by its folder, a stranger with our label is left alone.
+/// CLI-19: the records were lost. What this install made is proven by its folder, a stranger with our label is left
+/// alone.
 #[test]
 fn what_the_records_do_not_know() {
     let mut place = Place::new();

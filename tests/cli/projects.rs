@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Place;
 
-/// Every command of a first day, with the whole of what it prints.
+/// CLI-6: every command of a first day, with the whole of what it prints.
 #[test]
 fn from_nothing_to_a_session() {
     let place = Place::new();
@@ -98,7 +98,7 @@ next: write its instructions into SKILL.md, then runner start --agent tidy-up
     assert!(ignored.contains("/out/"), "{ignored}");
 }
 
-/// What exists is not written over, and names follow their rule.
+/// CLI-4, CLI-6, CLI-7: what exists is not written over, and names follow their rule.
 #[test]
 fn nothing_is_written_over() {
     let place = Place::new();
@@ -133,7 +133,7 @@ hint: an empty PROJECT/agents/config.toml makes it one
     assert!(!place.project().join("agents/hello").exists() && !place.project().join("models").exists());
 }
 
-/// All mistakes at once, for people and for programs; what another machine may have is a warning.
+/// CLI-8: all mistakes at once, for people and for programs; what another machine may have is a warning.
 #[test]
 fn every_mistake_is_named() {
     let place = Place::new();
@@ -159,7 +159,7 @@ warning: PROJECT/config.toml: the model `far` has no key of mistral on this mach
   hint: set MISTRAL_API_KEY, or write it to PLACE/runner/credentials/mistral_key/default/token (mode 0600)
 error: PROJECT/none.json: No such file or directory (os error 2)
   hint: `models.none.file` in config.toml names it, relative to that file
-error: PROJECT/script.json: unknown field `txt`, expected one of `text`, `calls`, `expect`, `repeat`, `fail`, `usage` at line 1 column 17
+error: PROJECT/script.json:1:17: unknown field `txt`, expected one of `text`, `calls`, `expect`, `repeat`, `fail`, `usage`
 warning: PROJECT/config.toml: image runner-test/none:1 of other is not on this machine's engine
   hint: fetch it (`docker pull runner-test/none:1`), or set local.image to another
 PROJECT, 2 agents: 5 errors, 2 warnings
@@ -183,7 +183,7 @@ PROJECT, 2 agents: 5 errors, 2 warnings
     assert!(!ran.stdout.contains("runner-test/none"), "{ran}");
 }
 
-/// Only warnings: it may run elsewhere, so nothing is wrong.
+/// CLI-9: only warnings: it may run elsewhere, so nothing is wrong.
 #[test]
 fn warnings_do_not_fail() {
     let place = Place::new();

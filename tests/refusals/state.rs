@@ -42,7 +42,7 @@ fn mounted(options: &str, code: i32) -> String {
     refused_run(&place, command, code)
 }
 
-/// Read-only, not to be executed from, and full: each with its remedy.
+/// CLI-12: read-only, not to be executed from, and full: each with its remedy.
 #[test]
 fn unfit_file_systems() {
     if !is_root() {

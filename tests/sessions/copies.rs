@@ -55,7 +55,7 @@ fn files_come_out_of_a_failed_session() {
     assert_eq!(fs::read_to_string(place.project().join("report")).expect("it came out"), "half\n");
 }
 
-/// What cannot be copied out makes a good session a failed one, with exit code 1.
+/// CLI-4: what cannot be copied out makes a good session a failed one, with exit code 1.
 #[test]
 fn a_missing_result_is_a_failure() {
     let place = Place::new();

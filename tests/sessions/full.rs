@@ -29,7 +29,7 @@ impl Drop for Mount {
     }
 }
 
-/// What is recorded can be read where there is no room left: with a runner at work, and with none.
+/// CLI-10, CLI-12: what is recorded can be read where there is no room left: with a runner at work, and with none.
 #[test]
 fn a_full_disk_can_be_looked_at() {
     if !is_root() {

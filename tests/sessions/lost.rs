@@ -65,7 +65,7 @@ fn pid_1_is_killed() {
     insta::assert_snapshot!(ended, @r#"["sandbox_lost","the sandbox is gone: its PID 1 ended with exit code 137",true]"#);
 }
 
-/// bug 12: what was asked for when the sandbox went is answered line by line, and then the program ends.
+/// CLI-13, bug 12: what was asked for when the sandbox went is answered line by line, and then the program ends.
 #[test]
 fn every_line_is_answered_when_the_sandbox_is_lost() {
     let place = Place::new();

@@ -56,7 +56,7 @@ SESSION  worker  done   TIME  TIME
     assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  TOOK\n");
 }
 
-/// A sandbox that was kept is marked as long as it is there.
+/// CLI-11: a sandbox that was kept is marked as long as it is there.
 #[test]
 fn a_kept_sandbox_is_marked() {
     let place = Place::new();

@@ -1,5 +1,5 @@
 //! Removes what sessions left behind and puts our own files in order. Only what is ours: by the install's token and the
-//! name or the folder that it belongs to, by owner and by name. Settings of the engine and the machine are never touched.
+//! name or the folder that it belongs to, by owner and by name. Settings of engine and machine are never touched.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

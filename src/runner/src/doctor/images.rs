@@ -4,10 +4,7 @@ use jiff::Timestamp;
 
 use super::{Finding, NO_ENGINE, Usable};
 use crate::sandbox::engine::EngineError;
-use crate::sandbox::image::MINIMAL;
-
-/// The image with the tools of a developer.
-const BASE: &str = "runner/base";
+use crate::sandbox::image::{BASE, MINIMAL};
 
 /// Looks at them; gives the one that a probe can be made from.
 pub(super) async fn examine(engine: Option<&Usable>) -> (Vec<Finding>, Option<String>) {

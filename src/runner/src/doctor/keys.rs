@@ -1,4 +1,4 @@
-//! Keys of providers: which are there, and whether they are kept as they should be. No key is printed, nor any part of one.
+//! Keys of providers: which are there, and whether they are kept as they should be. No part of a key is ever printed.
 
 use super::Finding;
 use crate::model::credentials;

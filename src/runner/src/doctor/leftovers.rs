@@ -77,7 +77,7 @@ impl Leftovers {
                 Vec::new()
             })
         } else {
-            left.unseen.push("containers were not looked at: there is no engine".to_owned());
+            left.unseen.push("containers were not looked at: no engine can be used".to_owned());
             Vec::new()
         };
         let Some(store) = store else {

@@ -133,7 +133,7 @@ pub async fn examine(fix: bool, mut see: impl FnMut(Finding)) -> Vec<String> {
 }
 
 /// The words of a check that needs an engine.
-const NO_ENGINE: &str = "not looked at: there is no engine";
+const NO_ENGINE: &str = "not looked at: no engine can be used";
 
 /// An engine that was surveyed and accepted, and where it keeps everything.
 pub(crate) struct Usable {

@@ -242,3 +242,82 @@ fn shown(result: &ToolResult) -> String {
     let text: String = result.text.chars().take(300).collect();
     text.replace('\n', "; ")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::super::Level;
+    use super::*;
+
+    /// A try's command with paths of /proc replaced by files of a test, and what it prints.
+    fn printed(check: &str, replace: &[(&str, &str)]) -> String {
+        let (_, command) = TRIES.into_iter().find(|(name, _)| *name == check).unwrap();
+        let command = replace.iter().fold(command.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{text} lacks {from}");
+            text.replace(from, to)
+        });
+        let ran = Command::new("bash").args(["-c", &command]).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
+    /// The tries see what they are for: elsewhere they do find something.
+    #[test]
+    fn a_hole_is_seen() {
+        let place = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = place.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let heads = "Inter-|   Receive  |  Transmit\n face |bytes packets|bytes\n";
+        let (closed, open) =
+            (file("lo", &format!("{heads}    lo: 1 2\n")), file("eth", &format!("{heads}    lo: 1 2\n  eth0: 1\n")));
+        let (none, one) = (file("none", "Iface\tDestination\n"), file("one", "Iface\tDestination\neth0\t00000000\n"));
+        let network = |dev: &str, route: &str| {
+            printed("network", &[("rm -f /tmp/fill; ", ""), ("/proc/net/dev", dev), ("/proc/net/route", route)])
+        };
+        assert_eq!(network(&closed, &none), "");
+        assert_eq!(network(&open, &one), "interface  eth0\nroute by eth0\n");
+
+        let status = file("status", "Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+        let seccomp =
+            |unshare| printed("syscall-filter", &[("/proc/self/status", &status), ("unshare -U true", unshare)]);
+        assert!(seccomp("true").starts_with("seccomp mode 0\n") && seccomp("true").lines().count() <= 2);
+        assert_eq!(seccomp("false"), "seccomp mode 0\n");
+
+        for name in ["environ", "mem", "maps", "auxv", "exe", "root", "cwd"] {
+            file(name, "x");
+        }
+        let init = format!("{}/", place.path().display());
+        let pid_1 = |init: &str, kill: &str| printed("pid-1", &[("kill -9 1", kill), ("/proc/1/", init)]);
+        let all = pid_1(&init, "true");
+        assert_eq!(all.lines().count(), 1 + 4 * 2 + 3, "{all}");
+        assert_eq!(pid_1("/nowhere/", "false"), "");
+    }
+
+    #[test]
+    fn a_limit_must_have_been_the_cause() {
+        let result = |cause: Option<Cause>, text: &str| ToolResult {
+            is_error: cause.is_some(),
+            cause,
+            text: text.to_owned(),
+            ..ToolResult::default()
+        };
+        assert_eq!(judge("memory-limit", &result(Some(Cause::Oom), "")).level, Level::Fine);
+        for (check, cause, text) in [
+            ("memory-limit", None, "(no output)"),
+            ("memory-limit", Some(Cause::Timeout), ""),
+            ("pids-limit", Some(Cause::Exit), ""),
+            ("tmp-size", None, "(no output)"),
+            ("network", None, "interface eth0"),
+            ("pid-1", Some(Cause::Exit), "(no output)"),
+            ("syscall-filter", None, "unshare works"),
+        ] {
+            let finding = judge(check, &result(cause, text));
+            assert_eq!((finding.level, finding.remedy.is_some()), (Level::Error, true), "{finding:?}");
+        }
+    }
+}

@@ -89,7 +89,10 @@ fn about_model(config: &Path, model: &ModelSettings) -> Option<Complaint> {
     match &model.source {
         ModelSource::Script { file } => match model::open(std::slice::from_ref(model)) {
             Ok(_) => None,
-            Err(OpenError::Script { file, why }) => complaint(true, &file, why, None),
+            Err(OpenError::Script { file, why }) => {
+                let (message, position) = split_position(&why);
+                Some(Complaint { is_error: true, file, position, message: message.to_owned(), hint: None })
+            }
             Err(OpenError::File(error)) => {
                 let hint = format!("`models.{}.file` in config.toml names it, relative to that file", model.name);
                 complaint(true, file, error.what(), Some(hint))
@@ -110,6 +113,16 @@ fn about_model(config: &Path, model: &ModelSettings) -> Option<Complaint> {
             }
         }
     }
+}
+
+/// Takes the place off a message of the JSON parser, which ends in ` at line 1 column 17`.
+fn split_position(why: &str) -> (&str, Option<(usize, usize)>) {
+    let split = || {
+        let (message, place) = why.rsplit_once(" at line ")?;
+        let (line, column) = place.split_once(" column ")?;
+        Some((message, (line.parse().ok()?, column.parse().ok()?)))
+    };
+    split().map_or((why, None), |(message, position)| (message, Some(position)))
 }
 
 /// Images that this machine's engine does not have, or that cannot hold a sandbox. Without an engine nothing is said:
@@ -136,4 +149,17 @@ async fn about_images(config: &Path, checked: &Checked) -> Vec<Complaint> {
         complaints.push(Complaint { is_error, file: config.to_owned(), position: None, message, hint });
     }
     complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_position;
+
+    #[test]
+    fn a_place_at_the_end_is_a_position() {
+        assert_eq!(split_position("unknown field `x` at line 3 column 17"), ("unknown field `x`", Some((3, 17))));
+        for plain in ["turn 2: no", "odd at line x column 1", "odd at line 1", ""] {
+            assert_eq!(split_position(plain), (plain, None));
+        }
+    }
 }
