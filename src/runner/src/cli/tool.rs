@@ -190,7 +190,7 @@ impl Work<'_> {
             *kept = Some(result.clone());
             Ok(())
         };
-        self.answer(asked, 1, keep).await
+        self.answer(asked, &CancellationToken::new(), 1, keep).await
     }
 
     async fn all(&self, input: impl AsyncRead + Unpin, parallel: usize) -> Conclusion {
