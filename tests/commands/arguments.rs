@@ -51,7 +51,7 @@ fn broken_arguments_are_named() {
     }
     assert_eq!(
         desk.call("bsh", &json!({})).fails("not_found"),
-        "there is no tool \"bsh\"; did you mean `bash`? There are `bash`, `ls`, `read`, `write`."
+        "there is no tool \"bsh\"; did you mean `bash`? There are `bash`, `edit`, `ls`, `read`, `write`."
     );
     assert_eq!(desk.bash("echo still here").ok(), "still here\n");
 }

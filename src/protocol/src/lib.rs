@@ -43,7 +43,8 @@ pub mod hello;
 pub mod message;
 
 pub use call::{
-    BashEnd, Call, Cause, Done, End, Entry, EntryKind, ListEntry, ListKind, Outcome, Request, Space, TextWindow,
+    BashEnd, Call, Cause, Done, Edited, End, Entry, EntryKind, ListEntry, ListKind, Outcome, Replacement, Request,
+    Space, TextWindow,
 };
 pub use frame::{Decoder, Frame, FrameError, encode};
 pub use hello::{CallState, Facts, Hello, Ids, Known, Role, Unfinished, Welcome};

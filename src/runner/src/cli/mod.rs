@@ -17,6 +17,7 @@ pub mod stop;
 pub mod table;
 pub mod tool;
 pub mod tools;
+mod unique;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 
 mod bash;
 mod check;
+mod edit;
 mod hands;
 mod ls;
 mod read;
@@ -168,8 +169,13 @@ pub struct Ready<'a> {
 impl Registry {
     /// The transport tools.
     pub fn transport() -> Self {
-        let tools: Vec<Box<dyn Tool>> =
-            vec![Box::new(bash::Bash), Box::new(ls::Ls), Box::new(read::Read), Box::new(write::Write)];
+        let tools: Vec<Box<dyn Tool>> = vec![
+            Box::new(bash::Bash),
+            Box::new(edit::Edit),
+            Box::new(ls::Ls),
+            Box::new(read::Read),
+            Box::new(write::Write),
+        ];
         let entry = |tool: Box<dyn Tool>| {
             let schema = tool.schema();
             let validator = jsonschema::draft202012::new(&schema).expect("our schemas are valid; a test holds that");

@@ -113,7 +113,7 @@ fn refused(name: &str, args: Value) -> String {
 fn schemas_are_closed_and_without_references() {
     let registry = Registry::transport();
     let names: Vec<String> = registry.definitions().iter().map(|definition| definition.name.clone()).collect();
-    assert_eq!(names, ["bash", "ls", "read", "write"]);
+    assert_eq!(names, ["bash", "edit", "ls", "read", "write"]);
     for definition in registry.definitions() {
         let schema = &definition.schema;
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
@@ -142,7 +142,7 @@ the arguments of `read` do not fit:
 - the arguments: Additional properties are not allowed ('file' was unexpected) (rule `additionalProperties`); received {"file":"a"}
 - the arguments: "path" is a required property (rule `required`); received {"file":"a"}
 "#);
-    insta::assert_snapshot!(refused("read", json!({"path": "a", "ofset": 1})), @r#"
+    insta::assert_snapshot!(refused("read", json!({"ofset": 1, "path": "a"})), @r#"
 the arguments of `read` do not fit:
 - the arguments: Additional properties are not allowed ('ofset' was unexpected) (rule `additionalProperties`) (did you mean "offset"?); received {"ofset":1,"path":"a"}
 "#);
@@ -173,6 +173,8 @@ the arguments of `bash` do not fit:
     insta::assert_snapshot!(refused("bash", json!({"command": "x", "stop": "1"})), @"`command` and `stop` exclude each other: give exactly one");
     insta::assert_snapshot!(refused("bash", json!({"stop": "1", "timeout": 3})), @"`stop` stands alone: it takes no `timeout` and no `background`");
     insta::assert_snapshot!(refused("bash", json!({})), @"give `command`, or `stop` with the name of a job");
+    let long = refused("bash", json!({"stop": "x".repeat(65)}));
+    assert!(long.contains("- /stop: ") && long.contains("(rule `maxLength`)"), "{long}");
     let long = refused("write", json!({"path": "a", "content": ["x".repeat(9000)]}));
     assert!(long.len() < 1000, "{long}");
 }
@@ -203,7 +205,7 @@ fn unknown_tools_are_named_with_those_there_are() {
         (
             true,
             Some(Cause::NotFound),
-            "there is no tool \"Bash\"; did you mean `bash`? There are `bash`, `ls`, `read`, `write`."
+            "there is no tool \"Bash\"; did you mean `bash`? There are `bash`, `edit`, `ls`, `read`, `write`."
         )
     );
 }

@@ -6,6 +6,7 @@
 mod chars;
 mod connection;
 mod draft;
+mod edit;
 mod fault;
 mod get;
 #[cfg(test)]
@@ -86,8 +87,14 @@ fn answer(
             let window = read::Window { offset: *offset, limit: *limit, heavy, images: heavy && *images };
             read::read(scratch, exchange, &resolve(session, path)?, window)
         }
-        Request::Write { .. } if resident && call.body > MAX_PAYLOAD as u64 => Ok(Outcome::NeedsChild),
+        Request::Write { .. } | Request::Edit { .. } if resident && call.body > MAX_PAYLOAD as u64 => {
+            Ok(Outcome::NeedsChild)
+        }
         Request::Write { path } => write::write(exchange, &resolve(session, path)?, body, call.body),
+        Request::Edit { path, most } => {
+            let order = edit::Order { body: call.body, most: *most, heavy };
+            edit::edit(scratch, exchange, &resolve(session, path)?, body, order)
+        }
         Request::Ls { path, limit } => {
             let target = resolve(session, path.as_deref().unwrap_or("."))?;
             ls::ls(exchange, scratch.proc_device, &mut scratch.payload, &target, *limit, heavy)

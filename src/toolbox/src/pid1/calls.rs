@@ -199,6 +199,7 @@ impl Pid1 {
             Request::CloseFiles { label } => self.close_files(call, label),
             Request::Read { .. }
             | Request::Write { .. }
+            | Request::Edit { .. }
             | Request::Ls { .. }
             | Request::Put { .. }
             | Request::Get { .. } => return Err("file calls do not belong on the control connection".to_owned()),
