@@ -31,6 +31,9 @@ pub(super) const RESIDENT_BYTES: u64 = 4 * 1024 * 1024;
 /// Most bytes that it searches for all edits of a call together.
 const RESIDENT_WORK: u64 = 64 * 1024 * 1024;
 
+/// Bytes of memory that are kept for the next file: fresh memory costs as much as a third of the whole edit.
+const KEPT: usize = 2 * 1024 * 1024;
+
 /// Edits by tolerant matches that are named.
 const MOST_NAMED: usize = 100;
 
@@ -77,17 +80,18 @@ pub(super) fn edit(
     if (edits.len() as u64).saturating_mul(size) > RESIDENT_WORK && !order.heavy {
         return Ok(Outcome::NeedsChild);
     }
-    let raw = whole(&file, size, path)?;
+    let mut room = std::mem::take(&mut scratch.whole);
+    let raw = whole(&file, size, path, &mut room)?;
     // What was read may be the half of what another writes; nothing is said of it then.
     if !is_unchanged(&fstat(&file).map_err(|errno| Fault::of(errno, path))?, &before) {
         return Err(Fault::ChangedUnderEdit(path.to_owned()));
     }
-    let text = Text::new(&raw);
+    let text = Text::new(raw);
     let changes = plan(&text, &edits, path, || exchange.check_time())?;
 
     let mut draft = Draft::begin(place.folder.as_fd(), mode, path)?;
-    let bytes = write(&mut draft, &raw, &changes, &mut scratch.block)?;
-    let diff = diff::unified(&raw, &changes, path);
+    let bytes = write(&mut draft, raw, &changes, &mut scratch.block)?;
+    let diff = diff::unified(raw, &changes, path);
     let mut tolerant: Vec<u64> =
         changes.iter().filter(|change| change.tolerant).map(|change| change.index as u64).collect();
     tolerant.sort_unstable();
@@ -102,7 +106,7 @@ pub(super) fn edit(
     draft.publish(&place.name)?;
     place.made.keep();
     scratch.payload.extend_from_slice(diff.text.as_bytes());
-    Ok(Outcome::Edited(Edited {
+    let edited = Edited {
         path: target.path.clone(),
         bytes,
         edits: edits.len() as u64,
@@ -110,7 +114,11 @@ pub(super) fn edit(
         diff_lines: diff.total,
         diff_bytes: diff.bytes,
         shown_lines: diff.shown,
-    }))
+    };
+    if room.len() <= KEPT {
+        scratch.whole = room;
+    }
+    Ok(Outcome::Edited(edited))
 }
 
 /// True when both are the same file with the same contents.
@@ -134,11 +142,15 @@ fn edits(exchange: &mut Exchange, begun: &[u8], length: u64) -> Result<Vec<Repla
     serde_json::from_slice(&body).map_err(wrong)
 }
 
-/// The whole of a file that has `size` bytes.
-fn whole(mut file: &File, size: u64, path: &str) -> Result<Vec<u8>, Fault> {
-    let mut raw = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-    match file.read_exact(&mut raw) {
-        Ok(()) => Ok(raw),
+/// Reads the whole of a file that has `size` bytes into `room`.
+fn whole<'a>(mut file: &File, size: u64, path: &str, room: &'a mut Vec<u8>) -> Result<&'a [u8], Fault> {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if room.len() < size {
+        // Fresh memory is zero already, grown memory would be filled.
+        *room = vec![0; size];
+    }
+    match file.read_exact(&mut room[..size]) {
+        Ok(()) => Ok(&room[..size]),
         // It was cut off since.
         Err(error) if error.raw_os_error().is_none() => Err(Fault::ChangedUnderEdit(path.to_owned())),
         Err(error) => Err(Fault::of_io(&error, path)),

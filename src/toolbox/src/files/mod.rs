@@ -40,7 +40,12 @@ const BLOCK: usize = 64 * 1024;
 /// Runs after lock-down in a process of its own, so it blocks freely and returns when there is nothing left to do.
 pub(crate) fn serve(link: UnixStream, session: &Session, resident: bool) {
     let mut connection = Connection::new(link);
-    let mut scratch = Scratch { payload: Vec::new(), block: vec![0; BLOCK].into(), proc_device: open::proc_device() };
+    let mut scratch = Scratch {
+        payload: Vec::new(),
+        block: vec![0; BLOCK].into(),
+        whole: Vec::new(),
+        proc_device: open::proc_device(),
+    };
     // However the connection ended, there is nobody left to tell.
     let _: Result<(), LinkError> = (|| {
         connection.greet()?;
@@ -68,6 +73,8 @@ struct Scratch {
     payload: Vec<u8>,
     /// Bytes of a file on their way.
     block: Box<[u8]>,
+    /// A whole file, while it is not too long to be kept room for.
+    whole: Vec<u8>,
     /// Device number of /proc.
     proc_device: u64,
 }

@@ -156,7 +156,7 @@ a
 [diff cut: 70 lines, 50 bytes in all; the first 3 lines are shown; everything was changed: use read on /tmp/f for the rest]
 [edits[0], edits[2]: oldText was there with other blanks at line ends, or other forms of quotes, dashes or blanks]
 ");
-    assert!(edit(edited(vec![], 1, 3), &[0xff; 60_000]).text.len() <= text::MAX_BYTES);
+    assert!(edit(edited(vec![], 1, 3), &b"\xff".repeat(60_000)).text.len() <= text::MAX_BYTES);
 }
 
 /// T-LS-1: one entry a line, whatever its name; bug 18: control characters in names do not break the listing.
