@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use runner::sandbox::Sandbox;
+use runner::sandbox::limits::Wanted;
 use serde_json::json;
 
 use super::engine::{self, Container};
