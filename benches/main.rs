@@ -8,6 +8,7 @@ mod floor;
 mod place;
 mod stats;
 
+mod edit;
 mod journal;
 mod link;
 mod memory;
@@ -28,10 +29,11 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 17] = [
+const FIGURES: [&str; 18] = [
     "link_ping",
     "read_1k",
     "read_1m",
+    "edit_1m",
     "bash_true",
     "bash_vs_exec",
     "bash_vs_exec_base",
@@ -86,6 +88,7 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "link_ping" => link::ping(&place).await,
             "read_1k" => link::read_1k(&place).await,
             "read_1m" => link::read_1m(&place).await,
+            "edit_1m" => edit::one_in_1m(&place).await,
             "bash_true" => shell::against_twin(&place).await,
             "bash_vs_exec" => shell::against_exec(&place).await,
             "bash_vs_exec_base" => shell::against_exec_on_base(&place).await,

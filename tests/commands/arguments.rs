@@ -55,7 +55,7 @@ fn broken_arguments_are_named() {
         }
         assert_eq!(
             desk.call("bsh", &json!({})).fails("not_found"),
-            "there is no tool \"bsh\"; did you mean `bash`? There are `bash`, `find`, `grep`, `ls`, `read`, `write`."
+            "there is no tool \"bsh\"; did you mean `bash`? There are `bash`, `edit`, `find`, `grep`, `ls`, `read`, `write`."
         );
         assert_eq!(desk.bash("echo still here").ok(), "still here\n");
     }

@@ -79,6 +79,26 @@ fn jobs_end_with_the_session() {
     }
 }
 
+/// T-2, T-BASH-4: something else in the place of the logs' folder is told, with what to do.
+#[test]
+fn something_in_the_place_of_the_logs() {
+    for place in Place::on_each_image() {
+        let mut desk = place.desk();
+        let lead = ["rm -r /tmp/.runner; echo x > /tmp/.runner", "rm /tmp/.runner; ln -s gone /tmp/.runner"];
+        for command in [lead[0], lead[1], "rm /tmp/.runner; mkdir /tmp/.runner; echo x > /tmp/.runner/jobs"] {
+            desk.bash(command).ok();
+            let refused = desk.call("bash", &json!({"command": "true", "background": true}));
+            assert_eq!(
+                refused.fails("invalid"),
+                "cannot make the log of the job: /tmp/.runner and /tmp/.runner/jobs must be folders, and something else is in \
+                 their place: move it away"
+            );
+        }
+        desk.bash("rm /tmp/.runner/jobs").ok();
+        desk.job("true");
+    }
+}
+
 /// Bug 14: a command that times out with daemons takes nothing of its neighbours along.
 #[test]
 fn a_neighbour_keeps_its_processes_and_output() {

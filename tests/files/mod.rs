@@ -1,6 +1,7 @@
-//! `read`, `write`, `ls`, and copies in and out.
+//! `read`, `write`, `edit`, `ls`, and copies in and out.
 
 mod copies;
+mod edit;
 mod image;
 mod ls;
 mod read;

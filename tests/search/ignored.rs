@@ -1,6 +1,7 @@
 //! Ignore files mean what git says they mean.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -42,11 +43,12 @@ fn like_git() {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
         for file in &files {
             let file = quoted(&format!("./{file}"));
-            command += &format!("mkdir -p \"$(dirname {file})\" 2>/dev/null && [ ! -d {file} ] && : >{file}\n");
+            let _ = writeln!(command, "mkdir -p \"$(dirname {file})\" 2>/dev/null && [ ! -d {file} ] && : >{file}");
         }
         for (folder, lines) in &ignores {
             let folder = quoted(&format!("./{folder}"));
-            command += &format!("[ -d {folder} ] && printf %s {} >{folder}/.gitignore\n", quoted(&lines.join("\n")));
+            let lines = quoted(&lines.join("\n"));
+            let _ = writeln!(command, "[ -d {folder} ] && printf %s {lines} >{folder}/.gitignore");
         }
         command += "git ls-files -coz --exclude-standard | tr '\\0' '\\n'";
         let git = desk.bash(&command);

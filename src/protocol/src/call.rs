@@ -60,6 +60,13 @@ pub enum Request {
         /// As the model gave it.
         path: String,
     },
+    /// Replaces parts of a file. The body is the JSON of a `[Replacement]`. Ends with [`Outcome::Edited`].
+    Edit {
+        /// As the model gave it.
+        path: String,
+        /// Largest file in bytes that the sandbox's memory has room for; longer ones are refused.
+        most: u64,
+    },
     /// Lists a folder. Ends with [`Outcome::Listing`].
     Ls {
         /// As the model gave it; the working directory when absent.
@@ -183,6 +190,8 @@ pub enum Outcome {
         /// The file was there before.
         replaced: bool,
     },
+    /// A file was edited; the payload is the unified diff as UTF-8 text, or its first lines.
+    Edited(Edited),
     /// A folder's entries: the payload is the JSON of a sorted `[ListEntry]`.
     Listing {
         /// The path after resolving `~`, `@` and the working directory.
@@ -316,6 +325,36 @@ pub struct TextWindow {
     pub clipped: Vec<(u64, u64)>,
     /// The byte or line limit ended the window before `limit` did.
     pub cut: bool,
+}
+
+/// One part of a file to replace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replacement {
+    /// What stands there, exactly once.
+    pub old: String,
+    /// What is to stand there.
+    pub new: String,
+}
+
+/// What an edit did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edited {
+    /// The path after resolving `~`, `@` and the working directory.
+    pub path: String,
+    /// Bytes of the file as it is now.
+    pub bytes: u64,
+    /// Parts that were replaced.
+    pub edits: u64,
+    /// Which of them (from 0) matched only with differences in blanks, quotes or dashes; the first 100.
+    pub tolerant: Vec<u64>,
+    /// Lines of the whole diff.
+    pub diff_lines: u64,
+    /// Bytes of the whole diff as text.
+    pub diff_bytes: u64,
+    /// Lines of it in the payload: all of them unless a limit was reached.
+    pub shown_lines: u64,
 }
 
 /// One name in a folder.

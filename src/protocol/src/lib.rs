@@ -43,8 +43,8 @@ pub mod hello;
 pub mod message;
 
 pub use call::{
-    BashEnd, Call, Cause, Done, End, Entry, EntryKind, Found, ListEntry, ListKind, Matches, Outcome, Partial, Request,
-    Skipped, Space, TextWindow,
+    BashEnd, Call, Cause, Done, Edited, End, Entry, EntryKind, Found, ListEntry, ListKind, Matches, Outcome, Partial,
+    Replacement, Request, Skipped, Space, TextWindow,
 };
 pub use frame::{Decoder, Frame, FrameError, encode};
 pub use hello::{CallState, Facts, Hello, Ids, Known, Role, Unfinished, Welcome};

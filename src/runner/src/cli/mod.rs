@@ -23,6 +23,7 @@ pub mod stop;
 pub mod table;
 pub mod tool;
 pub mod tools;
+mod unique;
 pub mod validate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

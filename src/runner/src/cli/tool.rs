@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::AgentArgs;
 use super::progress::Notes;
+use super::unique::Unique;
 use super::{means, output, signals};
 use crate::exit::Failure;
 use crate::session::calls::{CallOrder, Caller};
@@ -74,7 +75,7 @@ struct Line {
     id: Value,
     tool: String,
     #[serde(default)]
-    args: Value,
+    args: Unique,
 }
 
 /// A result as a line of NDJSON.
@@ -149,7 +150,7 @@ impl ToolArgs {
             return Ok(None);
         }
         let text = self.args.as_deref().unwrap_or("{}");
-        let args = serde_json::from_str(text).map_err(|error| {
+        let Unique(args) = serde_json::from_str(text).map_err(|error| {
             Failure::usage(
                 format!("the arguments are not JSON: {error}"),
                 "such as '{\"command\": \"id\"}', in single quotes",
@@ -311,7 +312,8 @@ async fn next_call(input: &mut (impl AsyncBufRead + Unpin), number: &mut u64) ->
         }
         return match serde_json::from_slice::<Line>(&line) {
             Ok(call) => {
-                let args = if call.args.is_null() { Value::Object(serde_json::Map::new()) } else { call.args };
+                let Unique(args) = call.args;
+                let args = if args.is_null() { Value::Object(serde_json::Map::new()) } else { args };
                 Some((call.id, Ok((call.tool, args))))
             }
             Err(error) => {
@@ -359,7 +361,7 @@ mod tests {
 
     #[test]
     fn each_line_is_a_call_or_says_what_is_wrong() {
-        let input = "{\"id\": 1, \"tool\": \"ls\"}\n\n{\"id\": \"x\", \"tool\": \"bash\", \"args\": {\"command\": \"a\"}}\nnonsense\n{\"tool\": \"ls\", \"extra\": 1}";
+        let input = "{\"id\": 1, \"tool\": \"ls\"}\n\n{\"id\": \"x\", \"tool\": \"bash\", \"args\": {\"command\": \"a\"}}\nnonsense\n{\"tool\": \"ls\", \"extra\": 1}\n{\"tool\": \"ls\", \"args\": {\"path\": \"a\", \"path\": \"b\"}}";
         let form = "is not a call such as {\"id\": 1, \"tool\": \"ls\", \"args\": {}}";
         assert_eq!(
             calls(input),
@@ -373,6 +375,7 @@ mod tests {
                         "line 5 of the input {form}: unknown field `extra`, expected one of `id`, `tool`, `args` at line 1 column 22"
                     )
                 ]),
+                json!([null, format!("line 6 of the input {form}: \"path\" is given twice at line 1 column 43")]),
             ]
         );
     }

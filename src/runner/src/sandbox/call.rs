@@ -34,6 +34,7 @@ impl ToolCall {
         let path = match &self.request {
             Request::Read { path, .. }
             | Request::Write { path }
+            | Request::Edit { path, .. }
             | Request::Ls { path: Some(path), .. }
             | Request::Grep { path: Some(path), .. }
             | Request::Find { path: Some(path), .. }

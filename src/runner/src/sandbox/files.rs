@@ -31,9 +31,10 @@ pub(super) struct FileServer {
 }
 
 impl Shared {
-    /// Makes a `Read`, `Write`, `Ls`, `Grep` or `Find` call.
+    /// Makes a `Read`, `Write`, `Edit`, `Ls`, `Grep` or `Find` call.
     pub(super) async fn file_call(self: &Arc<Self>, call: &ToolCall) -> Result<Reply, CallError> {
-        let _turn = if matches!(call.request, Request::Write { .. }) {
+        // One at a time, whatever their paths: only the sandbox knows which of them mean the same file.
+        let _turn = if changes_a_file(&call.request) {
             tokio::select! {
                 biased;
                 turn = self.writes.lock() => Some(turn),
@@ -78,7 +79,7 @@ impl Shared {
         };
         let mut answer = std::pin::pin!(answer);
         let mut patience = std::pin::pin!(sleep(self.timing.stuck));
-        let writes = matches!(call.request, Request::Write { .. });
+        let writes = changes_a_file(&call.request);
         loop {
             tokio::select! {
                 biased;
@@ -263,6 +264,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// True for calls that replace a file.
+fn changes_a_file(request: &Request) -> bool {
+    matches!(request, Request::Write { .. } | Request::Edit { .. })
 }
 
 /// A file server that was ordered and has not connected. Dropping it forgets the order.

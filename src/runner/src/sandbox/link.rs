@@ -157,13 +157,15 @@ impl Link {
 
     /// Makes one call and waits for its reply.
     pub(super) async fn call(&self, call: &ToolCall) -> Result<Reply, CallError> {
-        use protocol::Request::{Bash, CloseFiles, Find, Get, Grep, Ls, OpenFiles, Put, Read, StopJob, Write};
+        use protocol::Request::{Bash, CloseFiles, Edit, Find, Get, Grep, Ls, OpenFiles, Put, Read, StopJob, Write};
         call.check()?;
         // Before a cancel counts: the end of the sandbox is what its session cancels the rest for.
         self.shared.check_gone()?;
         match call.request {
             Bash { .. } | StopJob { .. } => self.shared.control_call(call).await,
-            Read { .. } | Write { .. } | Ls { .. } | Grep { .. } | Find { .. } => self.shared.file_call(call).await,
+            Read { .. } | Write { .. } | Edit { .. } | Ls { .. } | Grep { .. } | Find { .. } => {
+                self.shared.file_call(call).await
+            }
             OpenFiles { .. } | CloseFiles { .. } | Put { .. } | Get { .. } => {
                 Err(CallError::Invalid("the link itself makes these calls".to_owned()))
             }

@@ -84,6 +84,7 @@ pub(super) enum Shape {
     ReadText,
     Read,
     Write,
+    Edit,
     Ls,
     Grep,
     Find,
@@ -103,6 +104,7 @@ impl From<&Request> for Shape {
             Request::Read { images: false, .. } => Self::ReadText,
             Request::Read { images: true, .. } => Self::Read,
             Request::Write { .. } => Self::Write,
+            Request::Edit { .. } => Self::Edit,
             Request::Ls { .. } => Self::Ls,
             Request::Grep { .. } => Self::Grep,
             Request::Find { .. } => Self::Find,
@@ -129,9 +131,10 @@ impl Shape {
             Outcome::Image { .. } => self == Self::Read,
             Outcome::Binary { .. } => matches!(self, Self::Read | Self::ReadText),
             Outcome::NeedsChild => {
-                matches!(self, Self::ReadText | Self::Write | Self::Ls | Self::Grep | Self::Find)
+                matches!(self, Self::ReadText | Self::Write | Self::Edit | Self::Ls | Self::Grep | Self::Find)
             }
             Outcome::Written { .. } => self == Self::Write,
+            Outcome::Edited(_) => return self == Self::Edit,
             Outcome::Listing { .. } => return self == Self::Ls,
             Outcome::Matches(_) => return self == Self::Grep,
             Outcome::Found(_) => return self == Self::Find,

@@ -11,6 +11,9 @@ use super::text::{self, fitting_head, fitting_tail, note};
 use super::{Context, Reply, Tool, ToolResult, ToolSession, unexpected};
 use crate::sandbox::limits::show_size;
 
+/// Longest name of a job in characters; those that jobs get are shorter.
+const MAX_JOB: usize = 64;
+
 /// Longest time that can be asked for, in seconds: a week.
 const MAX_TIMEOUT: u32 = 604_800;
 
@@ -73,6 +76,7 @@ impl Tool for Bash {
                 "stop": {
                     "type": "string",
                     "minLength": 1,
+                    "maxLength": MAX_JOB,
                     "description": "Name of a job to end."
                 }
             },

@@ -12,7 +12,7 @@ const MOST: usize = 8;
 const LARGEST: f64 = 9_007_199_254_740_991.0;
 
 /// Makes numbers of strings that stand where the schema wants a number, and whole numbers of those with a decimal point:
-/// JSON schema calls 2.0 an integer.
+/// JSON schema calls 2.0 an integer. A string of JSON where the schema wants a list becomes that list.
 pub(super) fn coerce(schema: &Value, args: &mut Value) {
     let wants = |kind: &str| match &schema["type"] {
         Value::String(only) => only == kind,
@@ -20,6 +20,12 @@ pub(super) fn coerce(schema: &Value, args: &mut Value) {
         _ => false,
     };
     match args {
+        Value::String(text) if wants("array") && !wants("string") => {
+            if let Ok(Value::Array(items)) = serde_json::from_str(text) {
+                *args = Value::Array(items);
+                coerce(schema, args);
+            }
+        }
         Value::String(text) => {
             if wants("string") || !(wants("number") || wants("integer")) {
                 return;

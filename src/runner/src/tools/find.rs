@@ -82,7 +82,7 @@ fn closing(found: &Found, limit: u64) -> String {
         words.push_str(PARTIAL);
     }
     let paths = counted(found.total, "path", "paths");
-    words.push_str(&match (found.total, found.shown) {
+    let what = match (found.total, found.shown) {
         (0, _) => "no path fits".to_owned(),
         (all, shown) if shown < all => {
             let rest = if found.cut || shown < limit {
@@ -93,7 +93,8 @@ fn closing(found: &Found, limit: u64) -> String {
             format!("the first {shown} of {paths}; {rest}")
         }
         _ => paths,
-    });
+    };
+    words.push_str(&what);
     words.push_str(&left_out(&found.skipped));
     if found.total == 0 && found.skipped.ignored > 0 {
         words.push_str("; includeIgnored: true finds what is ignored");

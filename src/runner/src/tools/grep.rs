@@ -104,7 +104,7 @@ fn closing(found: &Matches) -> String {
     let files = counted(found.files, "file", "files");
     let matches = counted(found.matches, "match", "matches");
     let more = if found.partial == Some(Partial::Counting) { "at least " } else { "" };
-    words.push_str(&match (found.matches, found.shown) {
+    let what = match (found.matches, found.shown) {
         (0, _) => format!("no match in {files}"),
         (all, shown) if shown < all || found.partial == Some(Partial::Counting) => {
             let rest = if found.cut {
@@ -115,7 +115,8 @@ fn closing(found: &Matches) -> String {
             format!("the first {shown} of {more}{matches}, which are in {} of {files}; {rest}", found.matched_files)
         }
         _ => format!("{matches} in {} of {files}", found.matched_files),
-    });
+    };
+    words.push_str(&what);
     words.push_str(&left_out(&found.skipped));
     if found.matches == 0 && found.skipped.ignored > 0 {
         words.push_str("; includeIgnored: true searches what is ignored");

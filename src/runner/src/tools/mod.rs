@@ -4,6 +4,7 @@
 
 mod bash;
 mod check;
+mod edit;
 mod find;
 mod grep;
 mod hands;
@@ -172,6 +173,7 @@ impl Registry {
     pub fn transport() -> Self {
         let tools: Vec<Box<dyn Tool>> = vec![
             Box::new(bash::Bash),
+            Box::new(edit::Edit),
             Box::new(find::Find),
             Box::new(grep::Grep),
             Box::new(ls::Ls),

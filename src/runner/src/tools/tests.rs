@@ -114,7 +114,7 @@ fn refused(name: &str, args: Value) -> String {
 fn schemas_are_closed_and_without_references() {
     let registry = Registry::transport();
     let names: Vec<String> = registry.definitions().iter().map(|definition| definition.name.clone()).collect();
-    assert_eq!(names, ["bash", "find", "grep", "ls", "read", "write"]);
+    assert_eq!(names, ["bash", "edit", "find", "grep", "ls", "read", "write"]);
     for definition in registry.definitions() {
         let schema = &definition.schema;
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
@@ -174,6 +174,8 @@ the arguments of `bash` do not fit:
     insta::assert_snapshot!(refused("bash", json!({"command": "x", "stop": "1"})), @"`command` and `stop` exclude each other: give exactly one");
     insta::assert_snapshot!(refused("bash", json!({"stop": "1", "timeout": 3})), @"`stop` stands alone: it takes no `timeout` and no `background`");
     insta::assert_snapshot!(refused("bash", json!({})), @"give `command`, or `stop` with the name of a job");
+    let long = refused("bash", json!({"stop": "x".repeat(65)}));
+    assert!(long.contains("- /stop: ") && long.contains("(rule `maxLength`)"), "{long}");
     let long = refused("write", json!({"path": "a", "content": ["x".repeat(9000)]}));
     assert!(long.len() < 1000, "{long}");
 }
@@ -204,7 +206,7 @@ fn unknown_tools_are_named_with_those_there_are() {
         (
             true,
             Some(Cause::NotFound),
-            "there is no tool \"Bash\"; did you mean `bash`? There are `bash`, `find`, `grep`, `ls`, `read`, `write`."
+            "there is no tool \"Bash\"; did you mean `bash`? There are `bash`, `edit`, `find`, `grep`, `ls`, `read`, `write`."
         )
     );
 }

@@ -242,6 +242,25 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Hands the call's body of `length` bytes to `take`, part by part; `begun` came with the call.
+    pub(super) fn body(
+        &mut self,
+        begun: &[u8],
+        length: u64,
+        mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        take(begun)?;
+        let mut left = length - begun.len() as u64;
+        while left > 0 {
+            let Inbound::Chunk(bytes) = self.receive(true)? else {
+                return Err(LinkError::Rule("an entry in a body").into());
+            };
+            left = left.checked_sub(bytes.len() as u64).ok_or(LinkError::Rule("a body longer than announced"))?;
+            take(&bytes)?;
+        }
+        Ok(())
+    }
+
     /// Sends an entry of a copy.
     pub(super) fn send_entry(&mut self, entry: Entry) -> Result<(), Fault> {
         Ok(self.connection.send(&FromSandbox::Entry { id: self.id, entry }, &[])?)

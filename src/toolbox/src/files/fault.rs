@@ -69,6 +69,8 @@ pub(super) enum Fault {
     Limit(String),
     #[error("{0} changed while it was being copied: copy it again when nothing writes to it")]
     Changed(String),
+    #[error("{0} changed while it was being edited; nothing was changed: read it again")]
+    ChangedUnderEdit(String),
     #[error("cancelled")]
     Cancelled,
     #[error("the time limit of the call passed")]

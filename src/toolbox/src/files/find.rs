@@ -57,7 +57,7 @@ pub(super) fn find(
     let mut walk = Walk::new(!order.include_ignored, false);
     // A path without wildcards names one file and no other.
     let names_one = name.contains('/') && !name.bytes().any(|byte| SPECIAL.contains(&byte));
-    let ended = if names_one { Ok(()) } else { walk.run(root, path, &mut search)? };
+    let ended = if names_one { Ok(()) } else { walk.run(&root, path, &mut search)? };
     let partial = match ended {
         Ok(()) => None,
         Err(Stop::Partial(why)) => Some(why),

@@ -6,9 +6,6 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Cursor, ErrorKind, Read, Seek as _};
 
-use grep_matcher::Matcher as _;
-use grep_regex::RegexMatcher;
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, SFlag, fstat, stat};
 use protocol::{Matches, Outcome, Skipped};
@@ -17,8 +14,8 @@ use super::connection::Exchange;
 use super::fault::Fault;
 use super::path::Resolved;
 use super::search::{
-    Clock, Globs, Item, ItemKind, LineKind, Lines, MAX_LINE, Pattern, Stop, Visitor, Walk, Wanted, push_name,
-    shown_root,
+    Clock, Engine, FileSink, Globs, Hits, Item, ItemKind, PIECE, Pattern, SAMPLE, Stop, Verdict, Visitor, Walk, Wanted,
+    fill, is_binary, shown_root, without_mark,
 };
 use super::{Scratch, open};
 
@@ -28,23 +25,11 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// Files up to this size are read as a whole; others stream by.
 const WHOLE: u64 = 1024 * 1024;
 
-/// Bytes of a file that say whether it is binary.
-const SAMPLE: usize = 8 * 1024;
-
-/// Files over this size are first looked through in pieces of it, which stay in the processor's nearest cache.
-const PIECE: usize = 32 * 1024;
-
-/// Longest line of a file that streams by, with the context around it.
-const MAX_STREAMED_LINE: usize = 4 * 1024 * 1024;
-
 /// Most that is read of a file that does not say its size, as those of /proc.
 const UNSIZED: u64 = MAX_FILE;
 
 /// Most lines of context.
 const MAX_CONTEXT: u64 = 100;
-
-/// Matches between two looks at the clock, after which there is only counting.
-const CLOCK: u64 = 1024;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +69,7 @@ pub(super) fn grep(
     };
     let mut walk = Walk::new(!order.include_ignored, true);
     let ended = if open::is(&found, SFlag::S_IFDIR) {
-        walk.run(open::folder(path, scratch.proc_device)?, path, &mut search)?
+        walk.run(&open::folder(path, scratch.proc_device)?, path, &mut search)?
     } else {
         let (file, found) = open::regular(path, scratch.proc_device)?;
         search.root.pop();
@@ -109,105 +94,6 @@ struct Search<'a> {
     /// What stands before paths.
     root: Vec<u8>,
     clock: &'a Cell<Clock>,
-}
-
-/// What has been found.
-#[derive(Debug, Default)]
-struct Hits {
-    lines: Lines,
-    limit: u64,
-    shown: u64,
-    matches: u64,
-    matched_files: u64,
-    files: u64,
-}
-
-impl Hits {
-    fn are_enough(&self) -> bool {
-        self.shown == self.limit || self.lines.is_full()
-    }
-}
-
-/// What searches.
-struct Engine {
-    pattern: Pattern,
-    context: usize,
-    slices: Searcher,
-    /// Made when the first long file is met.
-    streams: Option<Searcher>,
-    buffer: Vec<u8>,
-}
-
-impl Engine {
-    fn new(pattern: Pattern, context: u64) -> Self {
-        let context = usize::try_from(context).unwrap_or(0);
-        // Slices need no buffer of their own.
-        let slices = builder(&pattern, context).heap_limit(Some(4096)).build();
-        Self { pattern, context, slices, streams: None, buffer: Vec::new() }
-    }
-}
-
-/// What became of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// It was searched and has so many matches.
-    Searched(u64),
-    /// It is not text.
-    Binary,
-    /// It is over the size limit.
-    TooLarge,
-    /// It is no regular file.
-    Special,
-}
-
-impl Engine {
-    /// Reads the first piece of a file into the buffer, or all of a shorter one.
-    fn begin(&mut self, file: &mut File) -> io::Result<usize> {
-        if self.buffer.len() < PIECE {
-            self.buffer.resize(PIECE, 0);
-        }
-        read_some(file, &mut self.buffer[..PIECE])
-    }
-
-    /// Looks through a file of `size` bytes, of which the buffer has those that were `begun`, for lines that may match,
-    /// whole lines at a time. Most files have none, and this is the cheapest way to know; none when it does not.
-    fn screen(&mut self, file: &mut File, size: usize, begun: usize) -> io::Result<Option<Verdict>> {
-        let piece = &mut self.buffer[..PIECE];
-        let (mut held, mut seen) = (begun, begun);
-        if is_binary(&piece[..held.min(SAMPLE)]) {
-            return Ok(Some(Verdict::Binary));
-        }
-        if without_mark(&piece[..held]).len() < held {
-            return Ok(None);
-        }
-        loop {
-            let room = (PIECE - held).min(size.saturating_sub(seen));
-            let count = fill(file, &mut piece[held..held + room])?;
-            held += count;
-            seen += count;
-            let text = &piece[..held];
-            let last = count < room || seen >= size;
-            let end = match memchr::memrchr(b'\n', text) {
-                _ if last => held,
-                Some(at) => at + 1,
-                // A line that is longer than a piece.
-                None => return Ok(None),
-            };
-            match self.pattern.matcher.find_candidate_line(&text[..end]) {
-                Ok(None) if last => return Ok(Some(Verdict::Searched(0))),
-                Ok(None) => {}
-                _ => return Ok(None),
-            }
-            piece.copy_within(end..held, 0);
-            held -= end;
-        }
-    }
-}
-
-fn builder(pattern: &Pattern, context: usize) -> SearcherBuilder {
-    let mut builder = SearcherBuilder::new();
-    builder.line_terminator(pattern.line_end).before_context(context).after_context(context).bom_sniffing(false);
-    builder
 }
 
 impl Visitor for Search<'_> {
@@ -252,7 +138,6 @@ impl Search<'_> {
                 return Ok(());
             }
             Ok(Verdict::Binary) => &mut skipped.binary,
-            Ok(Verdict::TooLarge) => &mut skipped.too_large,
             Ok(Verdict::Special) => &mut skipped.special,
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 let matches = self.hits.shown - shown;
@@ -261,8 +146,8 @@ impl Search<'_> {
                 return Err(self.clock.get().stop());
             }
             Err(error) if error.raw_os_error().is_some() => &mut skipped.unreadable,
-            // All that is left is a line that does not fit into the buffer.
-            Err(_) => &mut skipped.too_large,
+            // All that is left of errors is a line that does not fit into the buffer.
+            Ok(Verdict::TooLarge) | Err(_) => &mut skipped.too_large,
         };
         *undo += 1;
         self.hits.lines.go_back(mark);
@@ -328,13 +213,7 @@ impl Search<'_> {
         if is_binary(text) {
             return Ok(Verdict::Binary);
         }
-        let Engine { pattern, streams, context, .. } = &mut self.engine;
-        let searcher = streams.get_or_insert_with(|| {
-            builder(pattern, *context)
-                .heap_limit(Some(MAX_STREAMED_LINE))
-                .binary_detection(BinaryDetection::quit(0))
-                .build()
-        });
+        let (pattern, searcher) = self.engine.stream();
         // A file that grows is read as far as it went when it was opened, or a writer could keep this one reading.
         let most = if size > 0 { size } else { UNSIZED };
         let rest = Timed { file: file.take(most.saturating_sub(length as u64)), clock: self.clock };
@@ -342,38 +221,6 @@ impl Search<'_> {
         searcher.search_reader(&pattern.matcher, Cursor::new(without_mark(text)).chain(rest), &mut sink)?;
         Ok(if sink.binary { Verdict::Binary } else { Verdict::Searched(sink.matches) })
     }
-}
-
-/// A NUL byte makes a file binary, as for ripgrep. UTF-16 is, too, as for `read`; without ASCII it may hold no NUL.
-fn is_binary(text: &[u8]) -> bool {
-    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || memchr::memchr(0, text).is_some()
-}
-
-/// Without the byte order mark of UTF-8, so that `^` matches before the first character.
-fn without_mark(text: &[u8]) -> &[u8] {
-    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
-}
-
-/// Reads once.
-fn read_some(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match file.read(buffer) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
-}
-
-/// Fills as much of `buffer` as there is.
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match read_some(file, &mut buffer[length..])? {
-            0 => break,
-            count => length += count,
-        }
-    }
-    Ok(length)
 }
 
 /// A file that is read until time is up.
@@ -386,101 +233,6 @@ impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.clock.get().check().map_err(|_| io::Error::from(ErrorKind::TimedOut))?;
         self.file.read(buffer)
-    }
-}
-
-/// Takes the matches of one file.
-struct FileSink<'a> {
-    hits: &'a mut Hits,
-    clock: &'a Cell<Clock>,
-    matcher: &'a RegexMatcher,
-    root: &'a [u8],
-    path: &'a [u8],
-    /// Its path as it is shown, once it is.
-    shown_path: Vec<u8>,
-    matches: u64,
-    binary: bool,
-    /// The lines after the last match that is shown are over.
-    closed: bool,
-}
-
-impl<'a> FileSink<'a> {
-    fn new(
-        hits: &'a mut Hits,
-        clock: &'a Cell<Clock>,
-        matcher: &'a RegexMatcher,
-        root: &'a [u8],
-        path: &'a [u8],
-    ) -> Self {
-        let closed = hits.are_enough();
-        Self { hits, clock, matcher, root, path, shown_path: Vec::new(), matches: 0, binary: false, closed }
-    }
-
-    fn add(&mut self, number: Option<u64>, line: &[u8], kind: LineKind) -> bool {
-        if self.shown_path.is_empty() {
-            self.shown_path.extend_from_slice(self.root);
-            push_name(&mut self.shown_path, self.path);
-        }
-        self.hits.lines.add(&self.shown_path, number.unwrap_or(0), line, kind)
-    }
-}
-
-/// A line without its end.
-fn bare(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-impl Sink for FileSink<'_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        self.matches += 1;
-        if self.hits.are_enough() {
-            self.closed = true;
-            if self.matches % CLOCK == 0 {
-                self.clock.get().check().map_err(|_| io::Error::from(ErrorKind::TimedOut))?;
-            }
-            return Ok(true);
-        }
-        let line = bare(found.bytes());
-        let (mut begin, mut end) = (0, 0);
-        if line.len() > MAX_LINE {
-            // That it does not match itself, which happens with `\r`, only means that its beginning is shown.
-            if let Ok(Some(place)) = self.matcher.find(line) {
-                (begin, end) = (place.start(), place.end());
-            }
-        }
-        if self.add(found.line_number(), line, LineKind::Match { begin, end }) {
-            self.hits.shown += 1;
-        }
-        if self.hits.are_enough() {
-            let mut clock = self.clock.get();
-            clock.only_count();
-            self.clock.set(clock);
-        }
-        Ok(true)
-    }
-
-    fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, io::Error> {
-        let unwanted = self.hits.are_enough() && *found.kind() != SinkContextKind::After;
-        if !self.closed && !unwanted {
-            self.add(found.line_number(), bare(found.bytes()), LineKind::Context);
-        }
-        Ok(true)
-    }
-
-    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
-        self.closed |= self.hits.are_enough();
-        if !self.closed {
-            self.hits.lines.add_break();
-        }
-        Ok(true)
-    }
-
-    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
-        self.binary = true;
-        Ok(false)
     }
 }
 

@@ -99,7 +99,7 @@ fn lines_of_a_tree() {
 #[test]
 fn context() {
     let (folder, mut host) = place();
-    let text: String = (1..=12).map(|number| format!("line {number}\n")).collect();
+    let text = (1..=12).fold(String::new(), |text, number| text + &format!("line {number}\n"));
     write(&folder, "f", text);
     let reply = grep(&mut host, "line (2|9|10)$", |c| c.context = 1);
     assert_eq!(

@@ -6,6 +6,7 @@
 mod chars;
 mod connection;
 mod draft;
+mod edit;
 mod fault;
 mod find;
 mod get;
@@ -42,7 +43,12 @@ const BLOCK: usize = 64 * 1024;
 /// Runs after lock-down in a process of its own, so it blocks freely and returns when there is nothing left to do.
 pub(crate) fn serve(link: UnixStream, session: &Session, resident: bool) {
     let mut connection = Connection::new(link);
-    let mut scratch = Scratch { payload: Vec::new(), block: vec![0; BLOCK].into(), proc_device: open::proc_device() };
+    let mut scratch = Scratch {
+        payload: Vec::new(),
+        block: vec![0; BLOCK].into(),
+        whole: Vec::new(),
+        proc_device: open::proc_device(),
+    };
     // However the connection ended, there is nobody left to tell.
     let _: Result<(), LinkError> = (|| {
         connection.greet()?;
@@ -70,6 +76,8 @@ struct Scratch {
     payload: Vec<u8>,
     /// Bytes of a file on their way.
     block: Box<[u8]>,
+    /// A whole file, while it is not too long to be kept room for.
+    whole: Vec<u8>,
     /// Device number of /proc.
     proc_device: u64,
 }
@@ -89,8 +97,14 @@ fn answer(
             let window = read::Window { offset: *offset, limit: *limit, heavy, images: heavy && *images };
             read::read(scratch, exchange, &resolve(session, path)?, window)
         }
-        Request::Write { .. } if resident && call.body > MAX_PAYLOAD as u64 => Ok(Outcome::NeedsChild),
+        Request::Write { .. } | Request::Edit { .. } if resident && call.body > MAX_PAYLOAD as u64 => {
+            Ok(Outcome::NeedsChild)
+        }
         Request::Write { path } => write::write(exchange, &resolve(session, path)?, body, call.body),
+        Request::Edit { path, most } => {
+            let order = edit::Order { body: call.body, most: *most, heavy };
+            edit::edit(scratch, exchange, &resolve(session, path)?, body, order)
+        }
         Request::Ls { path, limit } => {
             let target = resolve(session, path.as_deref().unwrap_or("."))?;
             ls::ls(exchange, scratch.proc_device, &mut scratch.payload, &target, *limit, heavy)

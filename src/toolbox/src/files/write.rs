@@ -2,12 +2,12 @@
 
 use std::os::fd::AsFd as _;
 
-use nix::sys::stat::SFlag;
+use nix::sys::stat::{FileStat, SFlag};
 use protocol::Outcome;
 
-use super::connection::{Exchange, Inbound};
+use super::connection::Exchange;
 use super::draft::Draft;
-use super::fault::{Fault, LinkError};
+use super::fault::Fault;
 use super::open::{Place, is, what};
 use super::path::Resolved;
 
@@ -21,29 +21,28 @@ const NEW: u32 = 0o644;
 pub(super) fn write(exchange: &mut Exchange, target: &Resolved, begun: &[u8], length: u64) -> Result<Outcome, Fault> {
     let shown = target.path.as_str();
     let place = Place::find(target)?;
-    let mode = match &place.existing {
-        None => NEW,
-        Some(found) if is(found, SFlag::S_IFREG) => found.st_mode & 0o777,
-        Some(found) if is(found, SFlag::S_IFDIR) => return Err(Fault::FolderInTheWay(shown.to_owned())),
-        Some(found) => return Err(Fault::Special { path: shown.to_owned(), what: what(found.st_mode) }),
-    };
-    if mode & 0o222 == 0 {
-        return Err(Fault::ReadOnly { path: shown.to_owned(), mode });
-    }
+    let mode = place.existing.as_ref().map_or(Ok(NEW), |found| kept_mode(found, shown))?;
     let mut draft = Draft::begin(place.folder.as_fd(), mode, shown)?;
-    draft.write(begun)?;
-    let mut left = length - begun.len() as u64;
-    while left > 0 {
-        let Inbound::Chunk(bytes) = exchange.receive(true)? else {
-            return Err(LinkError::Rule("an entry in the body of a write").into());
-        };
-        left = left.checked_sub(bytes.len() as u64).ok_or(LinkError::Rule("a body longer than announced"))?;
-        draft.write(&bytes)?;
-    }
+    exchange.body(begun, length, |bytes| draft.write(bytes))?;
     draft.publish(&place.name)?;
     let replaced = place.existing.is_some();
     place.made.keep();
     Ok(Outcome::Written { path: target.path.clone(), bytes: length, replaced })
+}
+
+/// The permissions that the file in the place of `found` gets.
+pub(super) fn kept_mode(found: &FileStat, shown: &str) -> Result<u32, Fault> {
+    if is(found, SFlag::S_IFDIR) {
+        return Err(Fault::FolderInTheWay(shown.to_owned()));
+    }
+    if !is(found, SFlag::S_IFREG) {
+        return Err(Fault::Special { path: shown.to_owned(), what: what(found.st_mode) });
+    }
+    let mode = found.st_mode & 0o777;
+    if mode & 0o222 == 0 {
+        return Err(Fault::ReadOnly { path: shown.to_owned(), mode });
+    }
+    Ok(mode)
 }
 
 #[cfg(test)]

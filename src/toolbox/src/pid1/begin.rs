@@ -177,7 +177,11 @@ fn spawn_failure(error: &io::Error) -> Refusal {
 /// What a child's failure before its exec means for the call.
 pub(super) fn exec_failure(failure: Failure, directory: &CStr) -> Outcome {
     let error = io::Error::from_raw_os_error(failure.errno);
+    // A file, a folder or a link that leads nowhere.
+    let things = [libc::ENOTDIR, libc::EEXIST, libc::EISDIR, libc::ENOENT];
+    let in_the_way = failure.step == Step::Log && things.contains(&failure.errno);
     let cause = match failure.errno {
+        _ if in_the_way => Cause::Invalid,
         libc::ENOMEM => Cause::Oom,
         libc::EAGAIN => Cause::Pids,
         libc::ENOSPC => Cause::NoSpace,
@@ -186,6 +190,11 @@ pub(super) fn exec_failure(failure: Failure, directory: &CStr) -> Outcome {
     };
     let what = match failure.step {
         Step::Directory => format!("cannot enter the working directory {}: {error}", directory.to_string_lossy()),
+        Step::Log if in_the_way => {
+            "cannot make the log of the job: /tmp/.runner and /tmp/.runner/jobs must be folders, and something else is in \
+             their place: move it away"
+                .to_owned()
+        }
         Step::Log => {
             format!("cannot make the log below /tmp/.runner/jobs: {error}; free space or remove what is there")
         }

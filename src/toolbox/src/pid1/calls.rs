@@ -199,6 +199,7 @@ impl Pid1 {
             Request::CloseFiles { label } => self.close_files(call, label),
             Request::Read { .. }
             | Request::Write { .. }
+            | Request::Edit { .. }
             | Request::Ls { .. }
             | Request::Grep { .. }
             | Request::Find { .. }

@@ -1,4 +1,4 @@
-//! `read`, `write` and `ls`.
+//! `read`, `write`, `edit` and `ls`.
 
 use protocol::{ListEntry, ListKind, TextWindow};
 
@@ -108,6 +108,55 @@ fn writes_say_bytes_and_path() {
     let asked = hands.asked.borrow();
     assert_eq!(asked[0].request, Request::Write { path: "~/x".to_owned() });
     assert_eq!(asked[0].body.as_ref(), "hällo".as_bytes());
+}
+
+fn edited(tolerant: Vec<u64>, edits: u64, diff_lines: u64) -> Outcome {
+    let path = "/tmp/f".to_owned();
+    Outcome::Edited(protocol::Edited { path, bytes: 9, edits, tolerant, diff_lines, diff_bytes: 50, shown_lines: 3 })
+}
+
+/// T-EDIT-1, T-1: both forms of edits, and the list as JSON in a string, are the same call; a smaller sandbox takes less.
+#[test]
+fn forms_of_edits_are_one_call() {
+    let forms = [
+        json!({"path": "f", "oldText": "a", "newText": ""}),
+        json!({"path": "f", "edits": [{"oldText": "a", "newText": ""}]}),
+        json!({"path": "f", "edits": "[{\"oldText\": \"a\", \"newText\": \"\"}]"}),
+    ];
+    for args in forms {
+        let hands = Scripted::new(vec![Ok(reply(edited(vec![], 1, 3), "--- a\n+++ a\n@@\n"))]);
+        assert_eq!(told(&call_with(&hands, &session(), "edit", args)), (false, None, "--- a\n+++ a\n@@\n"));
+        let asked = hands.asked.borrow();
+        assert_eq!(asked[0].request, Request::Edit { path: "f".to_owned(), most: 16 << 20 });
+        assert_eq!(asked[0].body.as_ref(), br#"[{"old":"a","new":""}]"#);
+    }
+    let result = call("edit", json!({"path": "f", "oldText": "x".repeat(17 << 20), "newText": ""}), vec![]);
+    assert_eq!(result.cause, Some(Cause::Limit));
+    insta::assert_snapshot!(result.text, @"the edits have 17825813 bytes, more than the 16m there is room for: make fewer at once");
+    let both = refused(
+        "edit",
+        json!({"path": "f", "oldText": "a", "newText": "b", "edits": [{"oldText": "a", "newText": "b"}]}),
+    );
+    assert_eq!(both, "`edits` stands alone: put `oldText` and `newText` into it, or leave it out");
+    assert_eq!(refused("edit", json!({"path": "f"})), "give `edits`, or `oldText` and `newText`");
+}
+
+/// T-EDIT-3, T-EDIT-4, T-5: what the diff does not show is told; one that is too long as text is cut all the same.
+#[test]
+fn edits_are_told_as_a_diff_with_notes() {
+    let edit = |outcome, diff: &[u8]| {
+        call("edit", json!({"path": "f", "oldText": "a", "newText": "b"}), vec![Ok(reply(outcome, diff))])
+    };
+    insta::assert_snapshot!(edit(edited(vec![0], 1, 3), b"a\n").text, @r"
+a
+[oldText was there with other blanks at line ends, or other forms of quotes, dashes or blanks]
+");
+    insta::assert_snapshot!(edit(edited(vec![0, 2], 3, 70), b"a\n").text, @r"
+a
+[diff cut: 70 lines, 50 bytes in all; the first 3 lines are shown; everything was changed: use read on /tmp/f for the rest]
+[edits[0], edits[2]: oldText was there with other blanks at line ends, or other forms of quotes, dashes or blanks]
+");
+    assert!(edit(edited(vec![], 1, 3), &b"\xff".repeat(60_000)).text.len() <= text::MAX_BYTES);
 }
 
 /// T-LS-1: one entry a line, whatever its name; bug 18: control characters in names do not break the listing.

@@ -24,7 +24,7 @@ pub(in crate::files) enum Kind {
 #[derive(Debug, Default)]
 pub(in crate::files) struct Lines {
     text: Vec<u8>,
-    lines: u64,
+    count: u64,
     full: bool,
 }
 
@@ -32,7 +32,7 @@ pub(in crate::files) struct Lines {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::files) struct Mark {
     text: usize,
-    lines: u64,
+    count: u64,
     full: bool,
 }
 
@@ -49,13 +49,13 @@ impl Lines {
 
     /// The place that has been reached.
     pub(in crate::files) fn mark(&self) -> Mark {
-        Mark { text: self.text.len(), lines: self.lines, full: self.full }
+        Mark { text: self.text.len(), count: self.count, full: self.full }
     }
 
     /// Forgets what was added since.
     pub(in crate::files) fn go_back(&mut self, mark: Mark) {
         self.text.truncate(mark.text);
-        (self.lines, self.full) = (mark.lines, mark.full);
+        (self.count, self.full) = (mark.count, mark.full);
     }
 
     /// Adds a line of a file, its end not included; false when it does not fit any more.
@@ -77,8 +77,8 @@ impl Lines {
     }
 
     fn keep(&mut self, mark: Mark) -> bool {
-        self.lines += 1;
-        if self.full || self.lines > MAX_LINES || self.text.len() as u64 > MAX_BYTES {
+        self.count += 1;
+        if self.full || self.count > MAX_LINES || self.text.len() as u64 > MAX_BYTES {
             self.go_back(mark);
             self.full = true;
         }

@@ -1,18 +1,24 @@
 //! What `grep` and `find` share: a walk through a tree that heeds ignore files, and what bounds it.
 
 mod clock;
+mod engine;
 mod globs;
+mod hits;
 mod lines;
+mod names;
 mod pattern;
 mod rules;
 mod walk;
 mod wildmatch;
 
 pub(super) use clock::{Clock, Stop};
+pub(super) use engine::{Engine, PIECE, SAMPLE, Verdict, fill, is_binary, without_mark};
 pub(super) use globs::Globs;
-pub(super) use lines::{Kind as LineKind, Lines, MAX_LINE, push_name};
+pub(super) use hits::{FileSink, Hits};
+pub(super) use lines::push_name;
+pub(super) use names::{Item, ItemKind};
 pub(super) use pattern::{Pattern, Wanted};
-pub(super) use walk::{Item, ItemKind, Visitor, Walk};
+pub(super) use walk::{Visitor, Walk};
 
 /// What stands before the paths of results: the folder as the model gave it, so that a path can be given to `read` as it
 /// stands. Empty for the working directory.

@@ -1,15 +1,16 @@
 //! A walk through a tree, folder by folder, in bounded memory and with few system calls: every name is opened relative to
 //! its folder, and links are never followed.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{Mode, fstat, fstatat};
 use nix::sys::statfs::{self, FsType, fstatfs};
 use protocol::Skipped;
 
 use super::clock::Stop;
+use super::names::{FLAGS, Item, ItemKind, read_folder, record};
 use super::rules::{Entered, Rules};
 use crate::files::fault::Fault;
 use crate::files::open;
@@ -26,10 +27,6 @@ const BLOCK: usize = 32 * 1024;
 /// Names between two looks at the clock.
 const CLOCK: u64 = 256;
 
-/// Flags of every open of a walk.
-const FLAGS: OFlag =
-    OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOFOLLOW).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
-
 /// File systems whose contents the kernel makes up, some of it endlessly: `mqueue` has no name in the C library.
 const MADE_UP: [FsType; 6] = [
     statfs::PROC_SUPER_MAGIC,
@@ -39,54 +36,6 @@ const MADE_UP: [FsType; 6] = [
     statfs::DEVPTS_SUPER_MAGIC,
     FsType(0x1980_0202),
 ];
-
-/// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::files) enum ItemKind {
-    /// A regular file.
-    File,
-    /// A folder.
-    Folder,
-    /// A symbolic link.
-    Link,
-    /// A pipe, a socket or a device.
-    Special,
-}
-
-impl ItemKind {
-    /// What a file is by its state.
-    pub(in crate::files) fn of(found: &FileStat) -> Self {
-        if open::is(found, SFlag::S_IFREG) {
-            Self::File
-        } else if open::is(found, SFlag::S_IFDIR) {
-            Self::Folder
-        } else if open::is(found, SFlag::S_IFLNK) {
-            Self::Link
-        } else {
-            Self::Special
-        }
-    }
-}
-
-/// A name that the walk has come to.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::files) struct Item<'a> {
-    /// The folder that it is in.
-    pub(in crate::files) folder: BorrowedFd<'a>,
-    /// The name.
-    pub(in crate::files) name: &'a [u8],
-    /// Its path from the folder that the walk began in.
-    pub(in crate::files) path: &'a [u8],
-    /// What it is.
-    pub(in crate::files) kind: ItemKind,
-}
-
-impl Item<'_> {
-    /// Opens it for reading, if it is not a link by now; what it is has to be looked at again.
-    pub(in crate::files) fn open(&self) -> Result<OwnedFd, Errno> {
-        openat(self.folder, self.name, FLAGS, Mode::empty())
-    }
-}
 
 /// What looks at the names of a walk.
 pub(in crate::files) trait Visitor {
@@ -156,24 +105,24 @@ impl Walk {
     /// Walks through the folder `root`, which is called `shown`.
     pub(in crate::files) fn run(
         &mut self,
-        root: OwnedFd,
+        root: &OwnedFd,
         shown: &str,
         visitor: &mut impl Visitor,
     ) -> Result<Result<(), Stop>, Fault> {
         let fault = |errno| Fault::of(errno, shown);
-        if is_made_up(&root).map_err(fault)? {
+        if is_made_up(root).map_err(fault)? {
             return Err(Fault::MadeUp(shown.to_owned()));
         }
-        let device = fstat(&root).map_err(fault)?.st_dev;
-        self.path = open::real_path(&root).map_err(fault)?;
+        let device = fstat(root).map_err(fault)?.st_dev;
+        self.path = open::real_path(root).map_err(fault)?;
         if self.path.last() != Some(&b'/') {
             self.path.push(b'/');
         }
         self.root = self.path.len();
         if self.heed_rules {
-            self.rules_above(&root);
+            self.rules_above(root);
         }
-        Ok(self.folder(&root, device, 0, visitor))
+        Ok(self.folder(root, device, 0, visitor))
     }
 
     /// Reads the ignore files of the folders above, up to the one that is a repository. If they exclude what was named,
@@ -235,10 +184,9 @@ impl Walk {
     fn fill(&mut self, folder: &OwnedFd) -> bool {
         while self.bytes.len() < MAX_NAMES {
             let length = match read_folder(folder, &mut self.block) {
-                Ok(0) => return false,
+                // In the second case it was removed.
+                Ok(0) | Err(Errno::ENOENT) => return false,
                 Ok(length) => length,
-                // It was removed.
-                Err(Errno::ENOENT) => return false,
                 Err(_) => {
                     self.skipped.unreadable += 1;
                     return false;
@@ -274,7 +222,7 @@ impl Walk {
         visitor: &mut impl Visitor,
     ) -> Result<(), Stop> {
         self.seen += 1;
-        if self.seen % CLOCK == 0 {
+        if self.seen.is_multiple_of(CLOCK) {
             visitor.check()?;
         }
         let Name { begin, end, kind } = self.names[at];
@@ -328,34 +276,4 @@ fn is_made_up(folder: impl AsFd) -> Result<bool, Errno> {
 
 fn is_repository(folder: impl AsFd) -> bool {
     fstatat(folder, ".git", AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
-}
-
-/// Reads records of a folder; 0 when there are no more.
-fn read_folder(folder: &OwnedFd, block: &mut [u8]) -> Result<usize, Errno> {
-    // SAFETY: the kernel writes at most the block's length into the block, which lives through the call.
-    let length = unsafe {
-        libc::syscall(
-            libc::SYS_getdents64,
-            folder.as_raw_fd(),
-            block.as_mut_ptr(),
-            libc::c_uint::try_from(block.len()).unwrap_or(0),
-        )
-    };
-    usize::try_from(length).map_err(|_| Errno::last())
-}
-
-/// The first record of `block`, which is the kernel's `struct linux_dirent64`: the name, what it is if that is known, and
-/// the record's length.
-fn record(block: &[u8]) -> Option<(&[u8], Option<ItemKind>, usize)> {
-    let length = usize::from(u16::from_ne_bytes(block.get(16..18)?.try_into().ok()?));
-    let kind = match *block.get(18)? {
-        libc::DT_REG => Some(ItemKind::File),
-        libc::DT_DIR => Some(ItemKind::Folder),
-        libc::DT_LNK => Some(ItemKind::Link),
-        libc::DT_UNKNOWN => None,
-        _ => Some(ItemKind::Special),
-    };
-    let name = block.get(19..length)?;
-    let end = memchr::memchr(0, name)?;
-    Some((&name[..end], kind, length))
 }

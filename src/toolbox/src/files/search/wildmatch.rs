@@ -76,7 +76,8 @@ impl Wildcards {
     pub(super) fn matches(&self, text: &[u8]) -> bool {
         let tokens = &self.0;
         let (mut token, mut at) = (0, 0);
-        let (mut star, mut deep): (Option<(usize, usize)>, Option<(usize, usize)>) = (None, None);
+        let mut star: Option<(usize, usize)> = None;
+        let mut deep: Option<(usize, usize)> = None;
         loop {
             let fits = match tokens.get(token) {
                 None if at == text.len() => return true,
