@@ -5,6 +5,7 @@ mod copies;
 mod crashes;
 mod docker_group;
 mod ends;
+mod examples;
 mod full;
 mod hostile;
 mod interrupts;
