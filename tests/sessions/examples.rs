@@ -15,8 +15,9 @@ fn the_fixer_mends_its_repository() {
     let repository = format!("{examples}/repo");
     let commit = r#"{"command": "cd /tmp/repo && git init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm 'A basket'"}"#;
     let made = place.project().display().to_string();
-    let make = ["tool", "--agent", "worker", "--in", &repository, "--out", &format!("/tmp/repo:{made}"), "bash", commit];
-    place.run(make).exits(0);
+    let prepare =
+        ["tool", "--agent", "worker", "--in", &repository, "--out", &format!("/tmp/repo:{made}"), "bash", commit];
+    place.run(prepare).exits(0);
 
     let (input, output) = (format!("{made}/repo"), format!("/tmp/fix.patch:{made}"));
     let ran = place.run(["start", "--project", examples, "--agent", "fixer", "--in", &input, "--out", &output]);
