@@ -166,7 +166,8 @@ proptest! {
     /// T-FIND-1: the first paths are those that sorting all of them gives, and everything is found.
     #[test]
     fn like_a_naive_search(
-        files in prop::collection::btree_set("[ab.-]{1,3}(/[a-c0]{1,2}){0,3}", 0..40),
+        // Never `.` or `..`, which would lead out of the test's folder.
+        files in prop::collection::btree_set("[ab.-]{0,2}[ab-](/[a-c0]{1,2}){0,3}", 0..40),
         most in 1u64..60,
     ) {
         let (folder, mut host) = place();
