@@ -37,10 +37,11 @@ use super::engine::{Engine, EngineError, Status};
 use super::folder::SessionFolder;
 use super::launch::Launch;
 use super::link::Link;
+use super::link::listener;
 use super::order::{Order, SandboxError};
 use super::spec::{LABEL_IDS, LABEL_TOKEN};
 use super::terms::{Terms, Timing};
-use super::{environment, ids, listener, stage};
+use super::{environment, ids, stage};
 use crate::embedded;
 use crate::state::State;
 
@@ -327,9 +328,7 @@ impl Sandbox {
     /// Breaks the control connection, if there is one; PID 1 connects again.
     #[cfg(test)]
     pub(super) fn sever(&self) {
-        if let Some(control) = &self.link.shared.lock().control {
-            control.sever();
-        }
+        self.link.sever();
     }
 
     fn copy_key(&self) -> String {

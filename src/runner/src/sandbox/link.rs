@@ -14,6 +14,18 @@
 //! on under new ids, unknown ones end as interrupted. A call that was not sent to its last byte was not begun, so it is
 //! sent again. `gone` is final; whoever owns the container removes it.
 
+mod connection;
+mod files;
+mod get;
+mod handshake;
+mod incoming;
+pub(super) mod listener;
+mod outbox;
+mod put;
+mod running;
+mod slot;
+mod welcome;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,11 +39,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallError, Gone, GoneKind, Reply, ToolCall};
-use super::connection::{Connection, Outgoing};
-use super::listener;
-use super::running::Running;
-use super::slot::{Answer, Ears, Shape, Slot};
+use connection::{Connection, Outgoing};
+
 use super::terms::{Terms, Timing};
+use running::Running;
+use slot::{Answer, Ears, Shape, Slot};
 
 /// Keys whose `Forget` is repeated after a reconnection, because the first may have been lost.
 const FORGOTTEN: usize = 256;
@@ -66,27 +78,27 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) control: Option<Arc<Connection>>,
+struct State {
+    control: Option<Arc<Connection>>,
     /// Control handshakes begun so far; only the newest may finish.
-    pub(super) handshakes: u64,
+    handshakes: u64,
     /// When the control connection was lost; none while it is up or before the first.
-    pub(super) lost: Option<Instant>,
+    lost: Option<Instant>,
     /// Calls that wait for the next control connection.
-    pub(super) orphans: Vec<Slot>,
+    orphans: Vec<Slot>,
     /// Where callers may hear of the calls of an earlier runner process.
     taken_up: HashMap<String, Ears>,
-    pub(super) running: HashSet<String>,
-    pub(super) forgotten: VecDeque<String>,
-    pub(super) facts: Option<Facts>,
-    pub(super) worker: Option<Arc<Connection>>,
+    running: HashSet<String>,
+    forgotten: VecDeque<String>,
+    facts: Option<Facts>,
+    worker: Option<Arc<Connection>>,
     /// File servers by label, from the order to open them on; none until they connect.
-    pub(super) files: HashMap<u64, Option<Arc<Connection>>>,
-    pub(super) last_label: u64,
+    files: HashMap<u64, Option<Arc<Connection>>>,
+    last_label: u64,
     /// An earlier runner process worked with this container.
-    pub(super) resumed: bool,
+    resumed: bool,
     /// When PID 1 was last asked for a resident worker.
-    pub(super) worker_asked: Option<Instant>,
+    worker_asked: Option<Instant>,
 }
 
 impl Link {
@@ -208,6 +220,20 @@ impl Link {
         self.shared.gone().await
     }
 
+    /// Breaks the control connection, if there is one; PID 1 connects again.
+    #[cfg(test)]
+    pub(super) fn sever(&self) {
+        if let Some(control) = &self.shared.lock().control {
+            control.sever();
+        }
+    }
+
+    /// Waits until PID 1 is connected.
+    #[cfg(test)]
+    pub(super) async fn connected(&self) -> Result<(), Gone> {
+        self.shared.control().await.map(drop)
+    }
+
     /// Ends the link for this reason, unless it has ended before.
     pub(super) fn end(&self, gone: Gone) {
         self.shared.end(gone);
@@ -296,12 +322,12 @@ impl Shared {
     }
 
     /// The control connection, as soon as there is one.
-    pub(super) async fn control(&self) -> Result<Arc<Connection>, Gone> {
+    async fn control(&self) -> Result<Arc<Connection>, Gone> {
         self.until(|state| state.control.clone()).await
     }
 
     /// Runs `check` now and after every change until it gives something, or the sandbox is gone.
-    pub(super) async fn until<T>(&self, mut check: impl FnMut(&mut State) -> Option<T>) -> Result<T, Gone> {
+    async fn until<T>(&self, mut check: impl FnMut(&mut State) -> Option<T>) -> Result<T, Gone> {
         loop {
             let changed = self.changed.notified();
             self.check_gone()?;
@@ -361,7 +387,7 @@ impl Shared {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

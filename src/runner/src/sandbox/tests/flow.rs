@@ -198,7 +198,7 @@ async fn one_hanging_call_holds_up_nobody() {
     let place = Place::new();
     let link = place.link(timing());
     let mut peer = Peer::control(&place.socket()).await;
-    link.shared.control().await.unwrap();
+    link.connected().await.unwrap();
     let stuck = bash("s/1/0", "sleep 99");
     let short = async {
         for n in 1..=20 {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::ToolCall;
 use super::link::Link;
-use super::listener;
+use super::link::listener;
 use super::terms::{Terms, Timing};
 
 /// A folder with the socket of a link.

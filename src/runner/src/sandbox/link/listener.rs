@@ -24,7 +24,7 @@ const MAX_WAITING: usize = 32;
 ///
 /// # Errors
 /// Those of the file system.
-pub(super) fn bind(folder: &Path, group: Gid) -> io::Result<UnixListener> {
+pub(in crate::sandbox) fn bind(folder: &Path, group: Gid) -> io::Result<UnixListener> {
     let path = folder.join("sock");
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -41,7 +41,7 @@ pub(super) fn bind(folder: &Path, group: Gid) -> io::Result<UnixListener> {
 
 /// Accepts connections for ever and hands those of the process `init` to `accepted`. PID 1 connects before the engine
 /// has told its pid, so connections wait until `init` is known.
-pub(super) async fn serve(
+pub(in crate::sandbox) async fn serve(
     listener: UnixListener,
     init: watch::Receiver<Option<i32>>,
     accepted: mpsc::Sender<(UnixStream, tokio::sync::OwnedSemaphorePermit)>,

@@ -19,18 +19,23 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::Shared;
 use super::connection::{Connection, Outgoing};
-use super::copy::{
-    Copied, CopyError, IDLE, LONGEST, MAX_BYTES, MAX_ENTRIES, MAX_SKIPPED, PIECES, is_inside, stays_inside,
-};
 use super::files::server_died;
-use super::link::Shared;
 use super::put::{blocking, failure};
 use super::slot::{Answer, Item};
+use crate::sandbox::copy::{
+    Copied, CopyError, IDLE, LONGEST, MAX_BYTES, MAX_ENTRIES, MAX_SKIPPED, PIECES, is_inside, stays_inside,
+};
 
 impl Shared {
     /// Copies `from` in the sandbox into the folder `to` on the host, under its last component.
-    pub(super) async fn get(self: &Arc<Self>, key: &str, from: &str, to: &Path) -> Result<Copied, CopyError> {
+    pub(in crate::sandbox) async fn get(
+        self: &Arc<Self>,
+        key: &str,
+        from: &str,
+        to: &Path,
+    ) -> Result<Copied, CopyError> {
         let name = from.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
         if name.is_empty() || !is_inside(&name) || name.chars().any(char::is_control) {
             return Err(CopyError::refused(from, "name a file or folder below /tmp"));

@@ -9,13 +9,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::call::{Gone, GoneKind};
+use super::Shared;
 use super::connection::{Connection, Reader};
-use super::facts;
 use super::handshake::{End, Framed, negotiate};
-use super::link::Shared;
 use super::slot::Answer;
-use super::terms::Terms;
+use crate::sandbox::call::{Gone, GoneKind};
+use crate::sandbox::facts;
+use crate::sandbox::terms::Terms;
 
 impl Shared {
     /// Shakes hands with a new connection of PID 1 and serves it until its end.

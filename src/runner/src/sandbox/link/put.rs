@@ -15,11 +15,13 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::Shared;
 use super::connection::{Closed, Connection, Outgoing};
-use super::copy::{Copied, CopyError, IDLE, LONGEST, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, PIECE, PIECES, stays_inside};
 use super::files::server_died;
-use super::link::Shared;
 use super::slot::Answer;
+use crate::sandbox::copy::{
+    Copied, CopyError, IDLE, LONGEST, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, PIECE, PIECES, stays_inside,
+};
 
 /// What the walker hands to the link.
 #[derive(Debug)]
@@ -30,7 +32,12 @@ enum Piece {
 
 impl Shared {
     /// Copies `from` on the host to `to` in the sandbox.
-    pub(super) async fn put(self: &Arc<Self>, key: &str, from: &Path, to: &str) -> Result<Copied, CopyError> {
+    pub(in crate::sandbox) async fn put(
+        self: &Arc<Self>,
+        key: &str,
+        from: &Path,
+        to: &str,
+    ) -> Result<Copied, CopyError> {
         let path = from.to_owned();
         // First a look at all of it: a folder that may not be copied leaves nothing half copied.
         blocking(move || Walk::new(path, |_| Ok(())).run(false)).await?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CallError, Gone, GoneKind, Reply};
-use super::link::{Shared, cancelled};
+use super::{Shared, cancelled};
+use crate::sandbox::call::{CallError, Gone, GoneKind, Reply};
 
 /// A control call that runs. When its caller goes away before the reply, it is cancelled.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::call::{CallError, Gone, Reply, ToolCall};
 use super::connection::{Connection, Outgoing};
-use super::link::{Shared, cancelled};
 use super::slot::{Answer, Item, WINDOW};
+use super::{Shared, cancelled};
+use crate::sandbox::call::{CallError, Gone, Reply, ToolCall};
 
 /// Most bytes of an image: the sandbox scales to 4.5 MB.
 const MAX_STREAMED: usize = 5 * 1024 * 1024;
