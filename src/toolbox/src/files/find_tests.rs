@@ -144,6 +144,20 @@ fn a_huge_tree() {
 }
 
 /// All paths below a folder, `/` after folders, `.git` left out.
+/// T-FIND-1, T-GREP-2: a few names take long when the rules that they are held against do, and time is limited there, too.
+#[test]
+fn slow_rules() {
+    let (folder, mut host) = place();
+    let rule = format!("*{}b\n", "a?".repeat(60));
+    fs::write(folder.path().join(".gitignore"), rule.repeat(2000)).unwrap();
+    for number in 0..100 {
+        write(&folder, &format!("{}{number}", "a".repeat(240)));
+    }
+    let call = Request::Find { pattern: "*".to_owned(), path: None, limit: 10, include_ignored: false };
+    let reply = host.call_for(call, std::time::Duration::from_millis(1));
+    assert_eq!(found(&reply).partial, Some(Partial::Time));
+}
+
 fn all(folder: &Path, before: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -2,6 +2,7 @@
 
 use grep_matcher::LineTerminator;
 use grep_regex::{Error, ErrorKind, RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::ast::{self, Ast};
 
 use crate::files::fault::Fault;
 
@@ -59,9 +60,50 @@ impl Pattern {
     }
 }
 
+/// True when the pattern names CR, as a character or within a range. What is not named, as in `\s` or `[^a]`, does not count.
 fn speaks_of_cr(wanted: Wanted) -> bool {
     let escapes = ["\\r", "\\x", "\\u", "\\U"];
-    wanted.pattern.contains('\r') || (!wanted.literal && escapes.iter().any(|escape| wanted.pattern.contains(escape)))
+    if wanted.literal || !escapes.iter().any(|escape| wanted.pattern.contains(escape)) {
+        return wanted.pattern.contains('\r');
+    }
+    // One that cannot be parsed is refused soon, whatever it speaks of.
+    ast::parse::Parser::new()
+        .parse(wanted.pattern)
+        .is_ok_and(|parsed| ast::visit(&parsed, SpeaksOfCr::default()) == Ok(true))
+}
+
+/// Looks for CR in a parsed pattern.
+#[derive(Default)]
+struct SpeaksOfCr {
+    found: bool,
+    negated: bool,
+}
+
+impl ast::Visitor for SpeaksOfCr {
+    type Output = bool;
+    type Err = ();
+
+    fn finish(self) -> Result<bool, ()> {
+        Ok(self.found)
+    }
+
+    fn visit_pre(&mut self, part: &Ast) -> Result<(), ()> {
+        match part {
+            Ast::Literal(literal) => self.found |= literal.c == '\r',
+            Ast::ClassBracketed(class) => self.negated = class.negated,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ast::ClassSetItem) -> Result<(), ()> {
+        self.found |= match item {
+            ast::ClassSetItem::Literal(literal) => literal.c == '\r',
+            ast::ClassSetItem::Range(range) => !self.negated && (range.start.c..=range.end.c).contains(&'\r'),
+            _ => false,
+        };
+        Ok(())
+    }
 }
 
 fn is_too_large(error: &Error) -> bool {
@@ -169,6 +211,10 @@ mod tests {
     #[test]
     fn ends_of_lines() {
         assert!(compiled("foo$").matcher.is_match(b"foo\r\nbar\r\n").unwrap());
+        assert!(compiled("\\x6f$").matcher.is_match(b"foo\r\n").unwrap());
+        assert!(compiled("[^\\x00-\\x7f]$").matcher.is_match("fö\r\n".as_bytes()).unwrap());
+        assert!(compiled("[\\x00-\\x1f]").matcher.is_match(b"foo\r\n").unwrap());
+        assert!(compiled("o\\x{d}").matcher.is_match(b"foo\r\n").unwrap());
         assert!(compiled("o\\r").matcher.is_match(b"foo\r\n").unwrap());
         assert!(compiled("[^\\n]r").matcher.is_match(b"bar\n").unwrap());
         assert!(!compiled("o\\sb").matcher.is_match(b"foo\nbar\n").unwrap());

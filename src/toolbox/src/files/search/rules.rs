@@ -1,5 +1,6 @@
 //! Ignore files: `.gitignore` and `.ignore`, read as git reads them.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,6 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
+use super::clock::Stop;
 use super::wildmatch::{Wildcards, is_special};
 use crate::files::open;
 
@@ -16,6 +18,9 @@ const MAX_FILE: u64 = 256 * 1024;
 
 /// Most bytes of ignore files that are in force at once; a rule in memory has a multiple of its bytes.
 const MAX_IN_FORCE: u64 = 512 * 1024;
+
+/// Bytes that rules are held against between two looks at the clock.
+const CLOCK: u64 = 64 * 1024;
 
 /// The names of ignore files; what the second says wins over what the first says.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
@@ -129,6 +134,8 @@ struct Level {
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     levels: Vec<Level>,
+    /// Bytes that rules were held against since the last look at the clock.
+    work: Cell<u64>,
 }
 
 /// What became of a folder's ignore files.
@@ -158,6 +165,8 @@ impl Rules {
             }
         };
         let rules = FILES.map(&mut read);
+        // To understand a line takes about as long as to hold it against a few names.
+        self.work.set(self.work.get() + 4 * bytes);
         if rules.iter().all(Vec::is_empty) {
             return Entered::None;
         }
@@ -172,31 +181,41 @@ impl Rules {
         }
     }
 
-    /// No rules are in force.
-    pub(super) fn are_none(&self) -> bool {
-        self.levels.is_empty()
-    }
-
     /// Forgets all rules.
     pub(super) fn clear(&mut self) {
         self.levels.clear();
     }
 
-    /// True when the rules exclude `path`, whose parent folder they do not exclude.
-    pub(super) fn exclude(&self, path: &[u8], folder: bool) -> bool {
+    /// True when the rules exclude `path`, whose parent folder they do not exclude. Whoever wrote the rules decides how long
+    /// that takes, also for a single path, so `check` is asked on the way whether time is up.
+    pub(super) fn exclude(
+        &self,
+        path: &[u8],
+        folder: bool,
+        check: impl Fn() -> Result<(), Stop>,
+    ) -> Result<bool, Stop> {
         if self.levels.is_empty() {
-            return false;
+            return Ok(false);
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         for kind in (0..FILES.len()).rev() {
             for level in self.levels.iter().rev() {
                 let below = &path[level.begins..];
-                if let Some(rule) = level.rules[kind].iter().find(|rule| rule.matches(below, name, folder)) {
-                    return !rule.negated;
+                for rule in &level.rules[kind] {
+                    if rule.matches(below, name, folder) {
+                        return Ok(!rule.negated);
+                    }
+                    let work = self.work.get() + path.len() as u64;
+                    if work < CLOCK {
+                        self.work.set(work);
+                    } else {
+                        self.work.set(0);
+                        check()?;
+                    }
                 }
             }
         }
-        false
+        Ok(false)
     }
 }
 

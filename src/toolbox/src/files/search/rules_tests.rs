@@ -3,8 +3,12 @@
 use super::*;
 
 fn excludes(file: &str, path: &str, folder: bool) -> bool {
-    let rules = Rules { levels: vec![Level { begins: 0, rules: [parse(file.as_bytes()), Vec::new()], bytes: 0 }] };
-    rules.exclude(path.as_bytes(), folder)
+    let rules = in_force(vec![Level { begins: 0, rules: [parse(file.as_bytes()), Vec::new()], bytes: 0 }]);
+    rules.exclude(path.as_bytes(), folder, || Ok(())).unwrap()
+}
+
+fn in_force(levels: Vec<Level>) -> Rules {
+    Rules { levels, ..Rules::default() }
 }
 
 /// T-GREP-1: comments, blanks, escapes, marks and ends of lines, as gitignore(5) has them.
@@ -52,10 +56,19 @@ fn the_nearest_decides() {
         rules: [parse(git.as_bytes()), parse(other.as_bytes())],
         bytes: 0,
     };
-    let rules = Rules { levels: vec![level(0, "a\nb\n", "c"), level(2, "!a\nc\n", "")] };
-    assert!(!rules.exclude(b"x/a", false));
-    assert!(rules.exclude(b"x/b", false));
-    assert!(rules.exclude(b"x/c", false));
-    let rules = Rules { levels: vec![level(0, "", "!c"), level(2, "c", "")] };
-    assert!(!rules.exclude(b"x/c", false));
+    let rules = in_force(vec![level(0, "a\nb\n", "c"), level(2, "!a\nc\n", "")]);
+    assert!(!rules.exclude(b"x/a", false, || Ok(())).unwrap());
+    assert!(rules.exclude(b"x/b", false, || Ok(())).unwrap());
+    assert!(rules.exclude(b"x/c", false, || Ok(())).unwrap());
+    let rules = in_force(vec![level(0, "", "!c"), level(2, "c", "")]);
+    assert!(!rules.exclude(b"x/c", false, || Ok(())).unwrap());
+}
+
+/// T-GREP-2: rules are asked whether time is up while they are held against a single path.
+#[test]
+fn many_rules_look_at_the_clock() {
+    let rules = in_force(vec![Level { begins: 0, rules: [parse(&b"*a?a?b\n".repeat(10_000)), Vec::new()], bytes: 0 }]);
+    let path = [b'a'; 200];
+    assert_eq!(rules.exclude(&path, false, || Ok(())), Ok(false));
+    assert_eq!(rules.exclude(&path, false, || Err(Stop::NeedsChild)), Err(Stop::NeedsChild));
 }

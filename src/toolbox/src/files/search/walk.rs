@@ -119,17 +119,19 @@ impl Walk {
             self.path.push(b'/');
         }
         self.root = self.path.len();
-        if self.heed_rules {
-            self.rules_above(root);
+        if self.heed_rules
+            && let Err(stop) = self.rules_above(root, visitor)
+        {
+            return Ok(Err(stop));
         }
         Ok(self.folder(root, device, 0, visitor))
     }
 
     /// Reads the ignore files of the folders above, up to the one that is a repository. If they exclude what was named,
     /// they are put aside: it was named.
-    fn rules_above(&mut self, root: &OwnedFd) {
+    fn rules_above(&mut self, root: &OwnedFd, visitor: &impl Visitor) -> Result<(), Stop> {
         if is_repository(root) {
-            return;
+            return Ok(());
         }
         let ends = self.path[..self.root - 1].iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
         let mut above = Vec::new();
@@ -143,14 +145,15 @@ impl Walk {
             }
         }
         for (folder, length) in above.into_iter().rev() {
-            if !self.rules.are_none() && self.rules.exclude(&self.path[..length - 1], true) {
+            if self.rules.exclude(&self.path[..length - 1], true, || visitor.check())? {
                 self.rules.clear();
             }
             self.rules.enter(&folder, length, &mut self.skipped.unreadable);
         }
-        if !self.rules.are_none() && self.rules.exclude(&self.path[..self.root - 1], true) {
+        if self.rules.exclude(&self.path[..self.root - 1], true, || visitor.check())? {
             self.rules.clear();
         }
+        Ok(())
     }
 
     fn folder(&mut self, folder: &OwnedFd, device: u64, depth: usize, visitor: &mut impl Visitor) -> Result<(), Stop> {
@@ -234,7 +237,7 @@ impl Walk {
             self.path.truncate(length);
             return Ok(());
         }
-        if self.rules.exclude(&self.path, is_folder) {
+        if self.rules.exclude(&self.path, is_folder, || visitor.check())? {
             self.skipped.ignored += 1;
             self.path.truncate(length);
             return Ok(());

@@ -22,6 +22,14 @@ fn what_cannot_be_made() {
         "edits[2]: overlaps edits[0] at line 3: make one edit of both\n\
          edits[2]: overlaps edits[1] at line 4: make one edit of both\nnone of the edits was made"
     );
+    let chain = [("1\n2", "x"), ("2\n3", "x"), ("3\n4", "x"), ("4\n5", "x"), ("5\n6", "x")];
+    assert_eq!(
+        desk.refused("1\n2\n3\n4\n5\n6\n", &chain),
+        "edits[1]: overlaps edits[0] at line 2: make one edit of both\n\
+         edits[2]: overlaps edits[1] at line 3: make one edit of both\n\
+         edits[3]: overlaps edits[2] at line 4: make one edit of both\n\
+         1 more cannot be made: edits[4]\nnone of the edits was made"
+    );
     assert_eq!(
         desk.refused(text, &[("c", "y"), ("b", "b"), ("d", "x")]),
         "edits[1]: oldText and newText are equal, so there is nothing to change\n\
