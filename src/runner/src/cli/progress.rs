@@ -121,7 +121,7 @@ fn activity(progress: &Progress<'_>, seen: &Seen) -> Activity {
             Some(tail) => Activity::Now(tail),
             None => Activity::Same,
         },
-        Progress::ToolStarted { name, .. } => Activity::Now(sanitise::line(name).into_owned()),
+        Progress::ToolStarted { name, .. } => Activity::Now(sanitise::line(&clipped(name)).into_owned()),
         Progress::ToolFinished { .. } if seen.running.is_empty() => Activity::Now("thinking".to_owned()),
         Progress::Removing => Activity::Now("removing the sandbox".to_owned()),
         Progress::Ended { .. } => Activity::Over,
@@ -184,7 +184,7 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Sty
             };
             seen.failed += u32::from(*is_error);
             vec![
-                format!("{mark} {} {args} {}{why}", style.bold(name), style.dim(&took(*duration_ms))),
+                format!("{mark} {} {args} {}{why}", style.bold(&clipped(name)), style.dim(&took(*duration_ms))),
                 format!("  {}", style.dim(&preview(text, *is_error))),
             ]
         }
@@ -303,6 +303,16 @@ the model failed: too many requests; again in 500 ms
 done: the agent is done
 1 turn, 1 tool call (1 failed), 1.2 s; container 0123456789ab is gone; exit code 0
 "#);
+    }
+
+    /// The name of a call is what a provider makes it.
+    #[test]
+    fn a_long_name_is_clipped() {
+        let (name, key, args) = ("n".repeat(1_000_000), "k", json!({}));
+        let started = Progress::ToolStarted { key, name: &name, args: &args };
+        let result = Progress::ToolFinished { key, name: &name, is_error: true, cause: None, text: "", duration_ms: 1 };
+        assert!(shown(&[started.clone(), result]).len() < 300);
+        assert!(matches!(activity(&started, &Seen::default()), Activity::Now(text) if text.len() < 200));
     }
 
     #[test]

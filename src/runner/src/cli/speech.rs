@@ -20,11 +20,15 @@ impl Speech {
     /// More of the text; returns the lines that are whole now.
     pub(super) fn write(&mut self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
-        self.line.push_str(text);
-        while let Some(end) = self.line.find('\n') {
-            let line: String = self.line.drain(..=end).collect();
+        // What came before has no end of line: to look at it again with each piece would be quadratic.
+        let mut rest = text;
+        while let Some((end, after)) = rest.split_once('\n') {
+            self.line.push_str(end);
+            let line = std::mem::take(&mut self.line);
             self.show(line.trim_end(), &mut lines);
+            rest = after;
         }
+        self.line.push_str(rest);
         lines
     }
 
@@ -47,9 +51,10 @@ impl Speech {
     /// The end of the line that is being written, for a spinner. Sanitised.
     pub(super) fn tail(&self, characters: usize) -> Option<String> {
         let line = self.line.trim();
-        let skipped = line.chars().count().saturating_sub(characters);
-        let tail: String = line.chars().skip(skipped).collect();
-        (!tail.is_empty()).then(|| sanitise::line(&tail).into_owned())
+        // From the end: a line may be megabytes, and this is asked with each word.
+        let begin = line.char_indices().rev().take(characters).last().map_or(0, |(at, _)| at);
+        let tail = &line[begin..];
+        (!tail.is_empty()).then(|| sanitise::line(tail).into_owned())
     }
 
     fn show(&mut self, line: &str, lines: &mut Vec<String>) {
@@ -83,6 +88,18 @@ mod tests {
         assert_eq!(speech.end("First\n\nsec\n"), ["│ ", "│ sec"]);
         assert_eq!(speech.end("whole\n\n"), ["│ whole"]);
         assert_eq!(speech.end(""), Vec::<String>::new());
+    }
+
+    /// A line without an end, a word at a time, costs what its bytes cost. Looking at all of it each time would be 10¹² steps.
+    #[test]
+    fn a_line_without_an_end_is_looked_at_once() {
+        let mut speech = Speech::default();
+        for _ in 0..1_000_000 {
+            assert!(speech.write("é").is_empty());
+            assert!(speech.tail(3).is_some());
+        }
+        assert_eq!(speech.tail(3).as_deref(), Some("ééé"));
+        assert_eq!(speech.write("\n").concat().chars().count(), 1_000_002);
     }
 
     /// M-STREAM-1: half an answer is not shown as if it had been said.

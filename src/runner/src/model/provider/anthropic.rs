@@ -1,14 +1,13 @@
 //! Anthropic's messages: <https://docs.anthropic.com/en/api/messages-streaming>.
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
+use super::kept::{self, Load};
 use super::steps::{self, Answered, Step};
-use super::{Answer, Assembler, End, abilities, kept};
+use super::{Answer, Assembler, End, abilities};
 use crate::model::{ToolCallRequest, TurnRequest, Usage};
 use crate::project::ProviderSettings;
 
@@ -123,7 +122,10 @@ fn answered(id: &str, result: &Answered<'_>) -> Value {
 /// An answer on its way.
 #[derive(Default)]
 pub(super) struct Reading {
-    blocks: BTreeMap<u64, Block>,
+    /// In the order in which they began, with their numbers.
+    blocks: Vec<(u64, Block)>,
+    calls: usize,
+    load: Load,
     usage: Value,
     stop: Option<String>,
     over: bool,
@@ -139,21 +141,35 @@ struct Block {
 
 impl Assembler for Reading {
     fn take(&mut self, data: &str, said: &mut String) -> Result<bool, Fault> {
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::format(&error.to_string()))?;
+        let event = kept::event(data)?;
         let index = event["index"].as_u64().unwrap_or(0);
         match event["type"].as_str().unwrap_or_default() {
             "message_start" => self.count(&event["message"]["usage"]),
             "content_block_start" => {
-                let value = event["content_block"].clone();
+                let value = &event["content_block"];
+                if !value.is_object() {
+                    return Err(Fault::format("a block that is no object"));
+                }
+                self.load.value(value)?;
+                if value["type"] == "tool_use" {
+                    self.calls += 1;
+                    if self.calls > kept::MOST_CALLS {
+                        return Err(kept::too_many_calls());
+                    }
+                }
                 said.push_str(value["text"].as_str().unwrap_or_default());
-                self.blocks.insert(index, Block { value, written: String::new(), whole: false });
+                // A number that comes again begins another block: what was said by then stays said.
+                self.blocks.push((index, Block { value: value.clone(), written: String::new(), whole: false }));
             }
             "content_block_delta" => {
-                let block = self.blocks.get_mut(&index).ok_or_else(|| Fault::format("a part of no block"))?;
+                let block = newest(&mut self.blocks, index).ok_or_else(|| Fault::format("a part of no block"))?;
+                for key in ["text", "thinking", "signature", "partial_json"] {
+                    self.load.text(event["delta"][key].as_str().unwrap_or_default())?;
+                }
                 block.add(&event["delta"], said);
             }
             "content_block_stop" => {
-                if let Some(block) = self.blocks.get_mut(&index) {
+                if let Some(block) = newest(&mut self.blocks, index) {
                     block.whole = true;
                 }
             }
@@ -192,7 +208,7 @@ impl Assembler for Reading {
             _ => End::Whole,
         };
         let (mut text, mut calls, mut message) = (String::new(), Vec::new(), Vec::new());
-        for block in self.blocks.into_values() {
+        for (_, block) in self.blocks {
             let Block { mut value, written, whole } = block;
             match value["type"].as_str() {
                 Some("text") => {
@@ -217,6 +233,11 @@ impl Assembler for Reading {
         }
         Some(Answer { text, calls, message: Value::Array(message), usage, end })
     }
+}
+
+/// The block of this number that began last.
+fn newest(blocks: &mut [(u64, Block)], index: u64) -> Option<&mut Block> {
+    blocks.iter_mut().rev().find(|(number, _)| *number == index).map(|(_, block)| block)
 }
 
 impl Reading {

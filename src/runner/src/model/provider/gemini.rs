@@ -5,13 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
+use super::kept::{self, Load};
 use super::steps::{self, Step};
-use super::{Answer, Assembler, End, kept};
+use super::{Answer, Assembler, End};
 use crate::model::{ToolCallRequest, TurnRequest, Usage};
 use crate::project::{ProviderSettings, ThinkingLevel};
-
-/// Most calls of one turn.
-const MOST_CALLS: usize = 256;
 
 /// What stands for the signature of a call that another model made; Gemini 3 refuses calls without one.
 const FOREIGN: &str = "skip_thought_signature_validator";
@@ -85,7 +83,7 @@ fn said(settings: &ProviderSettings, step: &Step<'_>) -> (Vec<Value>, Vec<bool>)
         if calls == step.ids.len() && !parts.is_empty() {
             let mut parts = parts.clone();
             let mut named = Vec::new();
-            let calls = parts.iter_mut().filter_map(|part| part.get_mut("functionCall"));
+            let calls = parts.iter_mut().filter_map(|part| part.get_mut("functionCall").filter(|call| !call.is_null()));
             for (call, id) in calls.zip(&step.ids) {
                 named.push(!call["id"].is_null());
                 if !call["id"].is_null() {
@@ -118,6 +116,7 @@ fn said(settings: &ProviderSettings, step: &Step<'_>) -> (Vec<Value>, Vec<bool>)
 pub(super) struct Reading {
     parts: Vec<Value>,
     calls: usize,
+    load: Load,
     usage: Usage,
     finish: Option<String>,
     why: String,
@@ -125,7 +124,7 @@ pub(super) struct Reading {
 
 impl Assembler for Reading {
     fn take(&mut self, data: &str, said: &mut String) -> Result<bool, Fault> {
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::format(&error.to_string()))?;
+        let event = kept::event(data)?;
         if !event["error"].is_null() {
             return Err(Fault::of_event(&event["error"]));
         }
@@ -182,9 +181,12 @@ impl Reading {
     /// Adds a part. Pieces of one text become one; a signature stays with the part that it came on.
     fn add(&mut self, part: &Value, said: &mut String) -> Result<(), Fault> {
         if !part["functionCall"].is_null() {
+            if !part["functionCall"].is_object() {
+                return Err(Fault::format("a call that is no object"));
+            }
             self.calls += 1;
-            if self.calls > MOST_CALLS {
-                return Err(Fault::format("it asks for more than 256 calls at once"));
+            if self.calls > kept::MOST_CALLS {
+                return Err(kept::too_many_calls());
             }
         }
         let only_text = |part: &Value| {
@@ -200,9 +202,11 @@ impl Reading {
             && last["thought"] == part["thought"]
             && let (Value::String(text), Some(more)) = (&mut last["text"], part["text"].as_str())
         {
+            self.load.text(more)?;
             text.push_str(more);
             return Ok(());
         }
+        self.load.value(part)?;
         self.parts.push(part.clone());
         Ok(())
     }

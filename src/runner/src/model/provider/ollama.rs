@@ -5,13 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
+use super::kept::{self, Load};
 use super::steps::{self, Step};
-use super::{Answer, Assembler, End, kept};
+use super::{Answer, Assembler, End};
 use crate::model::{ToolCallRequest, TurnRequest, Usage};
 use crate::project::{ProviderSettings, ThinkingLevel};
-
-/// Most calls of one turn.
-const MOST_CALLS: usize = 256;
 
 /// The request for the next turn.
 pub(super) fn body(settings: &ProviderSettings, request: &TurnRequest) -> Value {
@@ -83,6 +81,7 @@ pub(super) struct Reading {
     text: String,
     thinking: String,
     calls: Vec<Value>,
+    load: Load,
     usage: Usage,
     stop: Option<String>,
     over: bool,
@@ -90,18 +89,27 @@ pub(super) struct Reading {
 
 impl Assembler for Reading {
     fn take(&mut self, data: &str, said: &mut String) -> Result<bool, Fault> {
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::format(&error.to_string()))?;
+        let event = kept::event(data)?;
         if !event["error"].is_null() {
             return Err(Fault::of_event(&event["error"]));
         }
         let message = &event["message"];
         let text = message["content"].as_str().unwrap_or_default();
+        let thinking = message["thinking"].as_str().unwrap_or_default();
+        self.load.text(text)?;
+        self.load.text(thinking)?;
         self.text.push_str(text);
         said.push_str(text);
-        self.thinking.push_str(message["thinking"].as_str().unwrap_or_default());
-        self.calls.extend(message["tool_calls"].as_array().into_iter().flatten().cloned());
-        if self.calls.len() > MOST_CALLS {
-            return Err(Fault::format("it asks for more than 256 calls at once"));
+        self.thinking.push_str(thinking);
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            if !call["function"].is_object() {
+                return Err(Fault::format("a call without a function"));
+            }
+            if self.calls.len() == kept::MOST_CALLS {
+                return Err(kept::too_many_calls());
+            }
+            self.load.value(call)?;
+            self.calls.push(call.clone());
         }
         if event["done"] != true {
             return Ok(false);

@@ -8,13 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
+use super::kept::{self, Load};
 use super::steps::{self, Step};
-use super::{Answer, Assembler, End, kept};
+use super::{Answer, Assembler, End};
 use crate::model::{ToolCallRequest, TurnRequest, Usage};
 use crate::project::{Provider, ProviderSettings, ThinkingLevel};
-
-/// Most calls of one turn.
-const MOST_CALLS: usize = 256;
 
 /// The request for the next turn.
 pub(super) fn body(settings: &ProviderSettings, request: &TurnRequest) -> Value {
@@ -115,6 +113,7 @@ pub(super) struct Reading {
     /// Fields beside content and calls, under their own names.
     reasoning: Map<String, Value>,
     calls: BTreeMap<u64, Call>,
+    load: Load,
     usage: Usage,
     finish: Option<String>,
     over: bool,
@@ -135,12 +134,13 @@ impl Assembler for Reading {
             self.over = true;
             return Ok(true);
         }
-        let mut event: Value = serde_json::from_str(data).map_err(|error| Fault::format(&error.to_string()))?;
+        let mut event = kept::event(data)?;
         if !event["error"].is_null() {
             return Err(Fault::of_event(&event["error"]));
         }
         self.count(&event);
-        let choice = event["choices"].get_mut(0).map(Value::take).unwrap_or_default();
+        let choice =
+            event.get_mut("choices").and_then(|choices| choices.get_mut(0)).map(Value::take).unwrap_or_default();
         if !choice["error"].is_null() {
             return Err(Fault::of_event(&choice["error"]));
         }
@@ -199,6 +199,7 @@ impl Reading {
     fn add(&mut self, delta: &Value, said: &mut String) -> Result<(), Fault> {
         match &delta["content"] {
             Value::String(text) => {
+                self.load.text(text)?;
                 said.push_str(text);
                 self.text.push_str(text);
                 if let Some(Value::String(last)) = self.parts.last_mut().and_then(|part| part.get_mut("text")) {
@@ -207,14 +208,16 @@ impl Reading {
                     self.parts.push(json!({"type": "text", "text": text}));
                 }
             }
-            Value::Array(parts) => self.add_parts(parts, said),
+            Value::Array(parts) => self.add_parts(parts, said)?,
             _ => {}
         }
         if let Some(refusal) = delta["refusal"].as_str() {
+            self.load.text(refusal)?;
             self.refusal.push_str(refusal);
         }
         for key in ["reasoning_content", "reasoning"] {
             if let Some(more) = delta[key].as_str().filter(|more| !more.is_empty()) {
+                self.load.text(more)?;
                 match self.reasoning.get_mut(key) {
                     Some(Value::String(text)) => text.push_str(more),
                     _ => drop(self.reasoning.insert(key.to_owned(), json!(more))),
@@ -222,7 +225,7 @@ impl Reading {
             }
         }
         if let Some(details) = delta["reasoning_details"].as_array() {
-            self.add_details(details);
+            self.add_details(details)?;
         }
         for part in delta["tool_calls"].as_array().into_iter().flatten() {
             self.add_call(part)?;
@@ -231,7 +234,7 @@ impl Reading {
     }
 
     /// Content in parts: text, and thinking that has to come back in its place.
-    fn add_parts(&mut self, parts: &[Value], said: &mut String) {
+    fn add_parts(&mut self, parts: &[Value], said: &mut String) -> Result<(), Fault> {
         if self.parts.is_empty() && !self.text.is_empty() {
             self.parts.push(json!({"type": "text", "text": self.text}));
         }
@@ -242,28 +245,37 @@ impl Reading {
             match (self.parts.last_mut(), part["type"].as_str()) {
                 (Some(last), Some("text")) if last["type"] == "text" => {
                     if let Value::String(last) = &mut last["text"] {
+                        self.load.text(text)?;
                         last.push_str(text);
                     }
                 }
                 (Some(last), Some("thinking")) if last["type"] == "thinking" && part["thinking"].is_array() => {
                     if let (Value::Array(last), Some(more)) = (&mut last["thinking"], part["thinking"].as_array()) {
-                        last.extend(more.iter().cloned());
+                        for piece in more {
+                            self.load.value(piece)?;
+                            last.push(piece.clone());
+                        }
                     }
                 }
-                _ => self.parts.push(part.clone()),
+                _ => {
+                    self.load.value(part)?;
+                    self.parts.push(part.clone());
+                }
             }
         }
+        Ok(())
     }
 
     /// OpenRouter's blocks of reasoning come in pieces of one index; text grows, everything else stands.
-    fn add_details(&mut self, details: &[Value]) {
+    fn add_details(&mut self, details: &[Value]) -> Result<(), Fault> {
         let kept = self.reasoning.entry("reasoning_details").or_insert_with(|| json!([]));
-        let Value::Array(kept) = kept else { return };
+        let Value::Array(kept) = kept else { return Ok(()) };
         for detail in details.iter().filter(|detail| detail.is_object()) {
             let same = kept.last_mut().filter(|last| {
                 last["index"] == detail["index"] && last["type"] == detail["type"] && !detail["index"].is_null()
             });
             let Some(last) = same else {
+                self.load.value(detail)?;
                 kept.push(detail.clone());
                 continue;
             };
@@ -272,13 +284,18 @@ impl Reading {
                     (Value::String(text), Value::String(more))
                         if matches!(key.as_str(), "text" | "summary" | "data") =>
                     {
+                        self.load.text(more)?;
                         text.push_str(more);
                     }
-                    (slot, value) if !value.is_null() => *slot = value.clone(),
+                    (slot, value) if !value.is_null() && slot != value => {
+                        self.load.value(value)?;
+                        *slot = value.clone();
+                    }
                     _ => {}
                 }
             }
         }
+        Ok(())
     }
 
     /// A piece of a call. Servers number calls, or give all of them the number 0 and another id, or no number at all.
@@ -295,8 +312,8 @@ impl Reading {
             None if !name.is_empty() => next,
             None => newest.ok_or_else(|| Fault::format("a part of no call"))?,
         };
-        if self.calls.len() >= MOST_CALLS && !self.calls.contains_key(&at) {
-            return Err(Fault::format("it asks for more than 256 calls at once"));
+        if self.calls.len() >= kept::MOST_CALLS && !self.calls.contains_key(&at) {
+            return Err(kept::too_many_calls());
         }
         let call = self.calls.entry(at).or_default();
         if call.id.is_empty() {
@@ -305,14 +322,17 @@ impl Reading {
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
         }
+        let begun = call.written.len();
         match &part["function"]["arguments"] {
             Value::String(more) => call.written.push_str(more),
             Value::Null => {}
             // Some servers send them parsed.
             object => call.written.push_str(&object.to_string()),
         }
+        self.load.text(&call.written[begun..])?;
         for (key, value) in part.as_object().into_iter().flatten() {
             if !matches!(key.as_str(), "index" | "id" | "type" | "function") && !value.is_null() {
+                self.load.value(value)?;
                 call.value.insert(key.clone(), value.clone());
             }
         }

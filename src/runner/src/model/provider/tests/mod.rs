@@ -7,6 +7,7 @@ mod server;
 
 mod conversations;
 mod faults;
+mod hostile;
 mod turns;
 
 use std::time::Duration;
