@@ -211,3 +211,24 @@ fn an_open_key() {
     assert_eq!(found["level"], "error");
     assert!(found.to_string().contains("chmod 600") && !found.to_string().contains("sk-secret"), "{found}");
 }
+
+/// Our images are made before they are needed: one that is not there is a warning with the command that makes it.
+#[test]
+fn missing_images() {
+    let place = Place::new();
+    let relay = Relay::new();
+    relay.rule("/images/runner/", Rule::NotFound);
+    let mut command = doctor(&place, &[]);
+    command.env("DOCKER_HOST", relay.address());
+    let (checks, _) = examined(command, 0);
+    for (name, verb) in
+        [("image-minimal", "`runner image build`"), ("image-base", "`runner image build --base debian`")]
+    {
+        let found = of(&checks, name);
+        assert_eq!(found["level"], "warning", "{found}");
+        assert!(found["remedy"].as_str().is_some_and(|remedy| remedy.ends_with(verb)), "{found}");
+    }
+    // Without an image there is nothing that a probe could be made from.
+    let skipped: Vec<&str> = CHECKS.into_iter().skip_while(|name| *name != "sandbox").collect();
+    assert!(skipped.iter().all(|name| of(&checks, name)["level"] == "skipped"), "{checks:?}");
+}

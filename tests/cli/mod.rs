@@ -7,3 +7,4 @@ mod help;
 mod hostile;
 mod leftovers;
 mod projects;
+mod transcripts;

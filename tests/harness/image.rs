@@ -1,6 +1,6 @@
 //! Images that differ from `runner/minimal` in what a test is about.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::engine::{engine, engine_with, request};
@@ -76,6 +76,14 @@ impl Drop for Variant {
     fn drop(&mut self) {
         engine("DELETE", &format!("/images/{}", self.name));
     }
+}
+
+/// An image as an engine lists it.
+pub(crate) fn listed_image(id: &str, tags: &[&str]) -> Value {
+    json!({
+        "Containers": -1, "Created": 0, "Id": id, "Labels": null, "ParentId": "", "RepoDigests": [], "RepoTags": tags,
+        "SharedSize": -1, "Size": 4_300_000, "VirtualSize": 4_300_000,
+    })
 }
 
 /// Text for a query, every byte of it encoded.

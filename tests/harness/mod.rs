@@ -15,7 +15,7 @@ mod session;
 pub(crate) use desk::{Answer, Desk};
 pub(crate) use engine::{engine, engine_with};
 pub(crate) use host::{is_root, long_sleep, processes, processes_with, until};
-pub(crate) use image::Variant;
+pub(crate) use image::{Variant, listed_image};
 pub(crate) use place::{BASE, MINIMAL, Place, Ran, program};
 pub(crate) use processes::{Block, resident_bytes};
 pub(crate) use relay::{Relay, Rule};

@@ -17,6 +17,8 @@ use super::host::until;
 pub(crate) enum Rule {
     /// It is answered with this and goes no further.
     Answer(Value),
+    /// It is answered with 404 and goes no further.
+    NotFound,
     /// It is passed on and its answer is swallowed.
     Swallow,
     /// It is not passed on, and nothing is said.
@@ -130,6 +132,11 @@ fn serve(mut client: UnixStream, state: &Mutex<State>) -> std::io::Result<()> {
                 )?;
                 client.write_all(answer.as_bytes())?;
                 // Requests that are answered here have no body.
+                bytes.drain(..end);
+                meet();
+            }
+            Some(Rule::NotFound) => {
+                client.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")?;
                 bytes.drain(..end);
                 meet();
             }

@@ -58,7 +58,10 @@ fn of_a_script() {
     assert_eq!(assert_same_again(&place, ran.exits(0)), 5);
 }
 
-/// M-REC-1: of a provider that repeats the ids of its calls and writes arguments that are no JSON.
+/// A PNG of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// M-REC-1: of a provider that sees a picture, repeats the ids of its calls and writes arguments that are no JSON.
 #[test]
 fn of_a_provider() {
     for wire in Wire::ALL {
@@ -70,6 +73,11 @@ fn of_a_provider() {
             &json!({"path": "/tmp"}),
         ));
         provider.push(Answer::status(503));
+        let draw = json!({"command": format!("echo {PIXEL} | base64 -d >/tmp/pixel")});
+        provider.push(Turn::new().call("same", "bash", &draw));
+        let missing = json!({"path": "/tmp/none"});
+        let see = json!({"path": "/tmp/pixel"});
+        provider.push(Turn::new().say("I see.").call("same", "read", &see).call("more", "read", &missing));
         provider.push(Turn::new().call("same", "bash", &json!({"command": "sleep 0.1; date +%N"})));
         if wire != Wire::Ollama {
             provider.push(Turn::new().say("Broken.").call_as_written("broken", "bash", "{\"command\": \"echo"));
@@ -79,6 +87,6 @@ fn of_a_provider() {
         let ran = run(start(&place, &provider));
         assert_eq!(provider.refused(), Vec::<String>::new(), "{wire:?}");
         let made = assert_same_again(&place, ran.exits(0));
-        assert_eq!(made, if wire == Wire::Ollama { 3 } else { 4 }, "{wire:?}");
+        assert_eq!(made, if wire == Wire::Ollama { 6 } else { 7 }, "{wire:?}");
     }
 }

@@ -14,12 +14,12 @@ fn the_fixer_mends_its_repository() {
     // The repository is made where git is for sure.
     let repository = format!("{examples}/repo");
     let commit = r#"{"command": "cd /tmp/repo && git init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm 'A basket'"}"#;
-    let made = place.project().display().to_string();
-    let prepare =
-        ["tool", "--agent", "worker", "--in", &repository, "--out", &format!("/tmp/repo:{made}"), "bash", commit];
-    place.run(prepare).exits(0);
+    let folder = place.project().display().to_string();
+    let make =
+        ["tool", "--agent", "worker", "--in", &repository, "--out", &format!("/tmp/repo:{folder}"), "bash", commit];
+    place.run(make).exits(0);
 
-    let (input, output) = (format!("{made}/repo"), format!("/tmp/fix.patch:{made}"));
+    let (input, output) = (format!("{folder}/repo"), format!("/tmp/fix.patch:{folder}"));
     let ran = place.run(["start", "--project", examples, "--agent", "fixer", "--in", &input, "--out", &output]);
     ran.exits(0).prints("done: the agent is done").prints("6 turns, 7 tool calls (1 failed)");
     let patch = fs::read_to_string(place.project().join("fix.patch")).expect("it came out");

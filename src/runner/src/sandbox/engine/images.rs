@@ -29,8 +29,7 @@ impl Engine {
         let answer = self.docker.inspect_image(reference);
         match Engine::call("inspect the image", self.deadlines.ask, answer).await {
             Ok(inspect) => Image::judge(reference, inspect),
-            Err(EngineError::Answer { status: 404, .. }) => Err(no_image(reference)),
-            Err(other) => Err(other),
+            Err(other) => Err(of_inspection(reference, other)),
         }
     }
 
@@ -66,8 +65,7 @@ impl Engine {
         let inspect = Engine::call("inspect the image", self.deadlines.ask, self.docker.inspect_image(reference)).await;
         let id = match inspect {
             Ok(found) => found.id.unwrap_or_default(),
-            Err(EngineError::Answer { status: 404, .. }) => return Err(no_image(reference)),
-            Err(other) => return Err(other),
+            Err(other) => return Err(of_inspection(reference, other)),
         };
         let users = self.containers_from(&id).await?;
         if !users.is_empty() {
@@ -112,6 +110,16 @@ impl Engine {
         let options = ImportImageOptions { quiet: true, ..ImportImageOptions::default() };
         let answer = self.docker.import_image(options, bollard::body_try_stream(archive), None);
         Engine::call("load the image", self.deadlines.stream, drained(answer)).await
+    }
+}
+
+/// What it means for a reference that its image could not be inspected. The engine's rules are finer than ours: with an
+/// upper-case letter in a repository's name it answers 400.
+fn of_inspection(reference: &str, error: EngineError) -> EngineError {
+    match error {
+        EngineError::Answer { status: 404, .. } => no_image(reference),
+        EngineError::Answer { status: 400, .. } => not_a_reference(reference),
+        other => other,
     }
 }
 
