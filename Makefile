@@ -7,6 +7,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TIME ?= 60
 ONLY ?=
 
+# The model of examples/config.toml that thinks in `make demo-work MODEL=…`; its script when empty.
+MODEL ?=
+
 .PHONY: help demo demo-work test soak check bench fuzz doc promises clean
 
 help: ## Lists the verbs
@@ -16,7 +19,7 @@ demo: ## Sets the machine up, builds, and lets an agent work in a real container
 	@.ci/demo
 
 demo-work: ## Lets an agent mend a small repository with git and python3, and hand out its patch
-	@.ci/demo-work
+	@MODEL=$(MODEL) .ci/demo-work
 
 test: ## Tests everything against a real engine, as root, and a part of it as a user of the docker group
 	@.ci/test

@@ -41,7 +41,12 @@ impl ToolCall {
             | Request::Put { path }
             | Request::Get { path, .. } => path,
             Request::StopJob { job } => job,
-            _ => return Ok(()),
+            Request::Bash { .. }
+            | Request::OpenFiles { .. }
+            | Request::CloseFiles { .. }
+            | Request::Ls { path: None, .. }
+            | Request::Grep { path: None, .. }
+            | Request::Find { path: None, .. } => return Ok(()),
         };
         if path.len() > MAX_PATH {
             return Err(CallError::Invalid(format!("path of {} bytes is over the limit of {MAX_PATH}", path.len())));
