@@ -36,6 +36,13 @@ fn what_cannot_be_made() {
          edits[2]: oldText is not in f; no line of the file is like it\nnone of the edits was made"
     );
     assert!(desk.refused("a\r\nb\r\n", &[("a\r\n", "a\n")]).contains("it would change nothing"));
+    // What `read` showed is not what stands there.
+    assert_eq!(
+        desk.refused(b"caf\xe9 au lait\n", &[("caf\u{fffd} au lait", "x")]),
+        "oldText is not in f; U+FFFD in oldText was shown for bytes that are not UTF-8: leave that character out, or \
+         use bash; the nearest line is 1; what differs cannot be shown:\n  the file has \"caf\u{fffd} au lait\"\n  \
+         oldText has \"caf\u{fffd} au lait\""
+    );
     assert_eq!(
         desk.refused("“a”\n“a”  \n", &[("\"a\"", "x")]),
         "oldText, blanks at line ends and forms of quotes, dashes and blanks aside, is in f 2 times, in lines 1, 2: add \
