@@ -137,6 +137,12 @@ fn diffs_of_odd_files() {
         diff(b"\xff\na\xe2\x80b\0\n", &[("b", "c")]),
         "@@ -1,2 +1,2 @@\n \u{fffd}\n-a\u{fffd}b\0\n+a\u{fffd}c\0\n"
     );
+    let name = "a\n+++ b";
+    let mut desk = Desk::new();
+    fs::write(desk.path(name), "one\n").unwrap();
+    let reply = desk.edit_as(name, &[("one", "two")], MOST);
+    let shown = reply.text().replace(&format!("{}/", desk.folder.path().display()), "");
+    assert_eq!(shown, "--- a\\n+++ b\n+++ a\\n+++ b\n@@ -1,1 +1,1 @@\n-one\n+two\n");
     let long = format!("{}!{}\nnext\n", "é".repeat(100_000), "ü".repeat(100_000));
     let shown = diff(&long, &[("!", "?")]);
     assert!(shown.len() < 6_000 && shown.starts_with("@@ -1,1 +1,1 @@\n-…é") && shown.ends_with("ü…\n"), "{shown}");
