@@ -12,6 +12,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 use super::plan::Change;
 use crate::files::chars::prefix;
 use crate::files::page::{MAX_BYTES, MAX_LINE, MAX_LINES};
+use crate::files::search::push_name;
 
 /// Lines that do not change, shown before and behind those that do.
 const CONTEXT: usize = 3;
@@ -66,8 +67,12 @@ impl Lines {
 /// The diff of these changes of the file at `path`, which stand in the order of the file.
 pub(super) fn unified(raw: &[u8], changes: &[Change], path: &str) -> Lines {
     let mut diff = Writer { raw, out: Lines::default(), hunk: None, counted: (0, 1), added: 0 };
-    diff.out.push(&["--- ", path]);
-    diff.out.push(&["+++ ", path]);
+    // On one line, whatever characters the name has.
+    let mut name = Vec::new();
+    push_name(&mut name, path.as_bytes());
+    let name = String::from_utf8_lossy(&name);
+    diff.out.push(&["--- ", &name]);
+    diff.out.push(&["+++ ", &name]);
     let deadline = Instant::now() + PATIENCE;
     let mut rest = changes;
     while !rest.is_empty() {

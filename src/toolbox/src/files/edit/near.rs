@@ -185,7 +185,10 @@ impl Pair<'_> {
         let text = |line: &[u8]| String::from_utf8_lossy(&line[..line.len().min(64 * 1024)]).into_owned();
         let (theirs, ours) = (text(self.theirs), text(self.ours));
         let same = theirs.chars().zip(ours.chars()).take_while(|(a, b)| a == b).count();
-        let how = if theirs.trim_start() == ours.trim_start() {
+        let how = if theirs == ours {
+            // Bytes that are not UTF-8, or the end of a very long line.
+            "what differs cannot be shown".to_owned()
+        } else if theirs.trim_start() == ours.trim_start() {
             "the blanks at its beginning differ".to_owned()
         } else if theirs.split_whitespace().eq(ours.split_whitespace()) {
             "only blanks differ".to_owned()

@@ -95,7 +95,15 @@ fn change<'a>(text: &Text, index: usize, edit: &'a Replacement, path: &str, tell
             }
             Ok(Change { index, range, new, tolerant })
         }
-        Found::Nowhere if tell => Err(format!("oldText is not in {path}; {}", near::nearest(text.raw, old))),
+        Found::Nowhere if tell => {
+            // `read` shows it for what is not UTF-8, which no text can name.
+            let shown = if edit.old.contains(char::REPLACEMENT_CHARACTER) && std::str::from_utf8(text.raw).is_err() {
+                "U+FFFD in oldText was shown for bytes that are not UTF-8: leave that character out, or use bash; "
+            } else {
+                ""
+            };
+            Err(format!("oldText is not in {path}; {shown}{}", near::nearest(text.raw, old)))
+        }
         Found::Nowhere => Err(String::new()),
         Found::Often { count, lines, tolerant } => {
             let how = if tolerant { ", blanks at line ends and forms of quotes, dashes and blanks aside," } else { "" };

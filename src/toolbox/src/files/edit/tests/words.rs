@@ -36,6 +36,13 @@ fn what_cannot_be_made() {
          edits[2]: oldText is not in f; no line of the file is like it\nnone of the edits was made"
     );
     assert!(desk.refused("a\r\nb\r\n", &[("a\r\n", "a\n")]).contains("it would change nothing"));
+    // What `read` showed is not what stands there.
+    assert_eq!(
+        desk.refused(b"caf\xe9 au lait\n", &[("caf\u{fffd} au lait", "x")]),
+        "oldText is not in f; U+FFFD in oldText was shown for bytes that are not UTF-8: leave that character out, or \
+         use bash; the nearest line is 1; what differs cannot be shown:\n  the file has \"caf\u{fffd} au lait\"\n  \
+         oldText has \"caf\u{fffd} au lait\""
+    );
     assert_eq!(
         desk.refused("“a”\n“a”  \n", &[("\"a\"", "x")]),
         "oldText, blanks at line ends and forms of quotes, dashes and blanks aside, is in f 2 times, in lines 1, 2: add \
@@ -130,6 +137,12 @@ fn diffs_of_odd_files() {
         diff(b"\xff\na\xe2\x80b\0\n", &[("b", "c")]),
         "@@ -1,2 +1,2 @@\n \u{fffd}\n-a\u{fffd}b\0\n+a\u{fffd}c\0\n"
     );
+    let name = "a\n+++ b";
+    let mut desk = Desk::new();
+    fs::write(desk.path(name), "one\n").unwrap();
+    let reply = desk.edit_as(name, &[("one", "two")], MOST);
+    let shown = reply.text().replace(&format!("{}/", desk.folder.path().display()), "");
+    assert_eq!(shown, "--- a\\n+++ b\n+++ a\\n+++ b\n@@ -1,1 +1,1 @@\n-one\n+two\n");
     let long = format!("{}!{}\nnext\n", "é".repeat(100_000), "ü".repeat(100_000));
     let shown = diff(&long, &[("!", "?")]);
     assert!(shown.len() < 6_000 && shown.starts_with("@@ -1,1 +1,1 @@\n-…é") && shown.ends_with("ü…\n"), "{shown}");
