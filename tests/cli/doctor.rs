@@ -212,15 +212,24 @@ fn an_open_key() {
     assert!(found.to_string().contains("chmod 600") && !found.to_string().contains("sk-secret"), "{found}");
 }
 
-/// Our images are made before they are needed: one that is not there is a warning with the command that makes it.
+/// Our images are made before they are needed: one that is not there is a warning with the command that makes it. So is a
+/// machine without any key.
 #[test]
 fn missing_images() {
     let place = Place::new();
     let relay = Relay::new();
     relay.rule("/images/runner/", Rule::NotFound);
     let mut command = doctor(&place, &[]);
-    command.env("DOCKER_HOST", relay.address());
+    command.env("DOCKER_HOST", relay.address()).env_remove("ANTHROPIC_API_KEY");
     let (checks, _) = examined(command, 0);
+    let keys = of(&checks, "model-keys");
+    assert_eq!(
+        (&keys["level"], &keys["seen"]),
+        (&"warning".into(), &"no provider has a key: agents think with scripts or local models only".into())
+    );
+    assert!(
+        keys["remedy"].as_str().is_some_and(|remedy| remedy.contains("set ANTHROPIC_API_KEY, or write its key to "))
+    );
     for (name, verb) in
         [("image-minimal", "`runner image build`"), ("image-base", "`runner image build --base debian`")]
     {
@@ -231,4 +240,39 @@ fn missing_images() {
     // Without an image there is nothing that a probe could be made from.
     let skipped: Vec<&str> = CHECKS.into_iter().skip_while(|name| *name != "sandbox").collect();
     assert!(skipped.iter().all(|name| of(&checks, name)["level"] == "skipped"), "{checks:?}");
+}
+
+/// An engine that breaks off on the way: what it was asked for is an error with a remedy, what needs that is skipped.
+#[test]
+fn an_engine_that_breaks_off() {
+    let place = Place::new();
+    let relay = Relay::new();
+    relay.rule("/containers/json", Rule::HangUp).rule("/containers/create", Rule::HangUp);
+    let mut command = doctor(&place, &[]);
+    command.env("DOCKER_HOST", relay.address());
+    let (checks, _) = examined(command, 3);
+    for name in ["uid-range", "sandbox"] {
+        let found = of(&checks, name);
+        assert!(found["level"] == "error" && found["remedy"].is_string(), "{found}");
+    }
+    for name in ["memory-limit", "pids-limit", "tmp-size", "network", "syscall-filter", "pid-1"] {
+        assert_eq!(of(&checks, name)["level"], "skipped", "{checks:?}");
+    }
+}
+
+/// Ids are chosen under one lock for the whole machine; something else in its place is an error.
+#[test]
+fn a_lock_that_is_none() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs none /run/lock && mkdir /run/lock/runner-ids && exec \"$0\" doctor --json";
+    command.args(["-m", "sh", "-c", script]).arg(program());
+    command.current_dir(place.project()).env("RUNNER_STATE", place.state());
+    let (checks, _) = examined(command, 3);
+    let found = of(&checks, "uid-lock");
+    assert!(found["level"] == "error" && found["remedy"].is_string(), "{found}");
+    assert!(found["seen"].as_str().is_some_and(|seen| seen.contains("/run/lock/runner-ids")), "{found}");
 }

@@ -149,8 +149,8 @@ fn long_commands_do_not_eat_the_memory() {
         let mut desk = place.desk_with("worker", &["--parallel", "2"]);
         let long = |begin: &str, bytes: usize| json!({"command": format!("{begin} #{}", "x".repeat(bytes))});
         assert_eq!(
-            desk.call("bash", &long("true", 40_000_000)).fails("limit"),
-            "the command has 40000006 bytes; with 64m of memory, the commands of calls that run at once may have 10922k \
+            desk.call("bash", &long("true", 12_000_000)).fails("limit"),
+            "the command has 12000006 bytes; with 64m of memory, the commands of calls that run at once may have 10922k \
          together: write what is long to a file first, or make fewer calls at once"
         );
         assert_eq!(desk.call("bash", &long("echo long", (10 << 20) - 11)).ok(), "long\n");

@@ -72,7 +72,7 @@ fn git_commits_clones_and_patches() {
     assert_eq!(said, "Ada first\n1\n[user]\n\tname = Ada\n");
 }
 
-/// Row 37 of what others get wrong: npm writes to its home, which must be below /tmp.
+/// Bug 37: npm writes to its home, which must be below /tmp.
 #[test]
 fn npm_installs_a_local_package_and_runs_scripts() {
     let (_place, mut desk) = base();

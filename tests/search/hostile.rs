@@ -135,14 +135,15 @@ fn hostile_patterns_and_rules() {
     }
 }
 
-/// Bug 28: a tree of very many files is searched within the limits, and the first names come first.
+/// Bug 28: a tree of very many files is searched and listed within the limits, and the first names come first.
 #[test]
 fn very_many_files() {
     for place in Place::on_each_image() {
         place.agent("big", "[local]\nmemory = \"4g\"\ntmpInodes = 250000\n");
         let mut desk = place.desk_with("big", &[]);
         desk.bash(
-            "mkdir /tmp/p; cd /tmp/p; echo needle >0000; for d in $(seq 100 299); do mkdir $d; (cd $d; seq 1000 1999 | xargs touch); done",
+            "mkdir /tmp/p; cd /tmp/p; echo needle >0000; for d in $(seq 100 299); do mkdir $d; (cd $d; seq 1000 1999 | xargs touch); done; \
+             mkdir /tmp/flat; cd /tmp/flat; seq 10000 39999 | xargs touch",
         )
         .ok();
         let begun = Instant::now();
@@ -150,6 +151,8 @@ fn very_many_files() {
         assert!(names.ok().starts_with("/tmp/p/100/1005\n/tmp/p/100/1015\n[the first 2 of 200"), "{names:?}");
         let lines = grep(&mut desk, &json!({"pattern": "needle", "path": "/tmp/p"}));
         assert_eq!(lines.ok(), "/tmp/p/0000:1: needle\n[1 match in 1 of 200001 files; nothing was left out]");
+        let names = desk.call("ls", &json!({"path": "/tmp/flat", "limit": 2}));
+        assert_eq!(names.ok(), "10000\n10001\n[the first 2 of 30000 entries; ask for more with limit]");
         assert!(begun.elapsed() < Duration::from_secs(90));
     }
 }
