@@ -81,7 +81,7 @@ fn damaged_directories() {
     std::fs::write(place.state().join("token"), token).expect("it is ours");
     std::fs::write(place.state().join("store.db"), "no database, but long enough to be looked at".repeat(100))
         .expect("it is ours");
-    insta::assert_snapshot!(refused_run(&place, start(), 1), @"error: STATE/store.db is damaged (file is not a database); move it away or restore it from a copy, or set RUNNER_STATE to another state directory");
+    insta::assert_snapshot!(refused_run(&place, start(), 2), @"error: STATE/store.db is damaged (file is not a database); move it away or restore it from a copy, or set RUNNER_STATE to another state directory");
     if is_root() {
         std::os::unix::fs::chown(place.state(), Some(1), None).expect("root may");
         insta::assert_snapshot!(refused_run(&place, start(), 2), @"error: the state directory STATE belongs to uid 1, not to you (uid 0); set RUNNER_STATE to a path of your own");

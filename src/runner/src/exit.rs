@@ -129,6 +129,7 @@ pub(crate) fn store_code(error: &StoreError) -> u8 {
         | StoreError::Newer { .. }
         | StoreError::Foreign { .. }
         | StoreError::ReadOnly { .. }
+        | StoreError::Corrupt { .. }
         | StoreError::Full { .. } => USAGE,
         _ => 1,
     }

@@ -146,7 +146,12 @@ fn open(folder: &Path, name: &str, path: &Path) -> Result<Option<File>, Credenti
     let directory = match File::options().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(folder) {
         Ok(directory) => directory,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(&error.to_string())),
+        Err(error) => {
+            let folder = folder.display();
+            return Err(unreadable(&format!(
+                "{folder}: {error}; make it a folder that is yours to read, or remove it"
+            )));
+        }
     };
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY)
@@ -157,8 +162,8 @@ fn open(folder: &Path, name: &str, path: &Path) -> Result<Option<File>, Credenti
         Err(Errno::EXDEV) => {
             Err(unreadable(&format!("it is a link that leaves {}; put the key itself there", folder.display())))
         }
-        Err(Errno::ENXIO) => Err(unreadable("it is a socket or a device, not a regular file")),
-        Err(error) => Err(unreadable(error.desc())),
+        Err(Errno::ENXIO) => Err(unreadable("it is a socket or a device; put a file with the key there, or remove it")),
+        Err(error) => Err(unreadable(&format!("{}; see that it is yours to read, or remove it", error.desc()))),
     }
 }
 
@@ -166,7 +171,7 @@ fn read(mut file: File, path: &Path, me: u32) -> Result<Vec<u8>, CredentialError
     let unreadable = |why: String| CredentialError::Unreadable { path: path.to_owned(), why };
     let facts = file.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !facts.is_file() {
-        return Err(unreadable("it is not a regular file".to_owned()));
+        return Err(unreadable("it is not a regular file; put a file with the key there, or remove it".to_owned()));
     }
     let owner = facts.uid();
     if owner != me && owner != 0 {
@@ -300,7 +305,7 @@ mod tests {
         insta::assert_snapshot!(folder.error(None), @"the key in ~/credentials/anthropic_key/default/token cannot be read: it is a link that leaves ~; put the key itself there");
         fs::remove_file(&token).unwrap();
         nix::unistd::mkfifo(&token, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        insta::assert_snapshot!(folder.error(None), @"the key in ~/credentials/anthropic_key/default/token cannot be read: it is not a regular file");
+        insta::assert_snapshot!(folder.error(None), @"the key in ~/credentials/anthropic_key/default/token cannot be read: it is not a regular file; put a file with the key there, or remove it");
         if nix::unistd::geteuid().is_root() {
             let folder = Folder::with(KEY);
             chown(folder.token(), Some(4242), None).unwrap();

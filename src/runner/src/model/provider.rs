@@ -9,6 +9,7 @@
 
 mod abilities;
 mod anthropic;
+mod echo;
 mod fault;
 mod frames;
 mod gemini;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AssistantTurn, FailKind, Model, ModelError, ModelEvent, OpenError, ToolCallRequest, TurnRequest, Usage};
 use crate::project::{Provider, ProviderSettings};
+use echo::Echo;
 use fault::Fault;
 use frames::Framing;
 use http::Http;
@@ -148,10 +150,12 @@ impl ProviderModel {
         let mut stream = self.http.post(&self.wire.body(&self.settings, request)).await?;
         let mut assembler = self.wire.assembler();
         let mut said = String::new();
+        let mut echo = Echo::of(self.http.key());
         loop {
             let Some(data) = stream.next().await? else { break };
             let last = assembler.take(&data, &mut said)?;
             if !said.is_empty() {
+                echo.hear(&said)?;
                 // Nobody listening means nobody is watching; the turn goes on all the same.
                 let _ = events.send(ModelEvent::Text(std::mem::take(&mut said)));
             }
@@ -163,6 +167,11 @@ impl ProviderModel {
             Fault::new(FailKind::Network, "the answer broke off: its stream ended before the answer did")
         })?;
         stream.give_back().await;
+        echo.search(&answer.message)?;
+        for call in &answer.calls {
+            // Arguments are kept as they were written too, where letters may be escaped.
+            echo.search(&call.args)?;
+        }
         self.judge(answer)
     }
 

@@ -87,6 +87,14 @@ pub enum ProjectError {
         /// Why.
         why: String,
     },
+    /// A new file or its folder cannot be made.
+    #[error("cannot write {}: {why}", file.display())]
+    Unwritable {
+        /// The file or folder.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A file says something that cannot be.
     #[error("{place}: {what}")]
     Content {
@@ -109,7 +117,7 @@ impl ProjectError {
         match self {
             Self::Content { place, .. } => Some(place.clone()),
             Self::NoProject(path) | Self::NotAProject(path) | Self::Taken(path) => Some(Place::file(path)),
-            Self::Unreadable { file, .. } => Some(Place::file(file)),
+            Self::Unreadable { file, .. } | Self::Unwritable { file, .. } => Some(Place::file(file)),
             Self::UnknownAgent { .. } | Self::NotAnAgent { .. } | Self::Model { .. } => None,
         }
     }
@@ -134,6 +142,9 @@ impl ProjectError {
             Self::UnknownAgent { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
             Self::NotAnAgent { hint, .. } | Self::Model { hint, .. } => Some(hint.clone()),
             Self::Taken(_) => Some("it is left as it is; choose another name or folder, or move it away".to_owned()),
+            Self::Unwritable { .. } => {
+                Some("name a folder that you can write to, or make room; nothing was left there".to_owned())
+            }
             Self::Unreadable { .. } => None,
             Self::Content { hint, .. } => hint.clone(),
         }

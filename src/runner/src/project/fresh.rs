@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use super::Project;
 use super::agent::is_name;
 use super::error::ProjectError;
-use super::{Project, unreadable};
 
 /// Files of a new project, and what is in them.
 const PROJECT: [(&str, &str); 5] = [
@@ -55,27 +55,49 @@ impl Project {
     }
 }
 
-/// Writes the files, all or, as far as that can be known before, none.
+/// Writes the files, all or none: half a project would be in the way of the next try.
 fn create<'a>(folder: &Path, files: impl IntoIterator<Item = (&'a str, String)>) -> Result<Vec<PathBuf>, ProjectError> {
     let files: Vec<(PathBuf, String)> = files.into_iter().map(|(name, text)| (folder.join(name), text)).collect();
     if let Some((path, _)) = files.iter().find(|(path, _)| exists(path)) {
         return Err(taken(path));
     }
-    let mut written = Vec::new();
-    for (path, text) in files {
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|error| unreadable(parent, &error))?;
+    let (mut written, mut made) = (Vec::new(), Vec::new());
+    let wrote = files.iter().try_for_each(|(path, text)| write(path, text, &mut written, &mut made));
+    if let Err(error) = wrote {
+        // What cannot be removed any more stays, and the next try names it.
+        for file in &written {
+            let _ = fs::remove_file(file);
         }
-        // Somebody may have been faster: what is there is never replaced, links are not followed.
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => taken(&path),
-                _ => unreadable(&path, &error),
-            })?;
-        file.write_all(text.as_bytes()).map_err(|error| unreadable(&path, &error))?;
-        written.push(path);
+        for folder in made.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+        return Err(error);
     }
     Ok(written)
+}
+
+/// Writes one file, and remembers it and the folders that were made for it.
+fn write(path: &Path, text: &str, written: &mut Vec<PathBuf>, made: &mut Vec<PathBuf>) -> Result<(), ProjectError> {
+    let parents: Vec<&Path> = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty()).collect();
+    for folder in parents.into_iter().rev() {
+        match fs::create_dir(folder) {
+            Ok(()) => made.push(folder.to_owned()),
+            // Also a mount that cannot be written has folders that are there.
+            Err(_) if folder.is_dir() => {}
+            Err(error) => return Err(unwritable(folder, &error)),
+        }
+    }
+    // Somebody may have been faster: what is there is never replaced, links are not followed.
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => taken(path),
+        _ => unwritable(path, &error),
+    })?;
+    written.push(path.to_owned());
+    file.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> ProjectError {
+    ProjectError::Unwritable { file: file.to_owned(), why: error.to_string() }
 }
 
 fn exists(path: &Path) -> bool {
@@ -105,6 +127,24 @@ mod tests {
         assert!(error.to_string().ends_with("config.toml exists already") && error.hint().is_some(), "{error}");
         assert!(!folder.join("agents").exists(), "nothing is half done");
         assert_eq!(fs::read_to_string(folder.join("config.toml")).unwrap(), "# mine");
+    }
+
+    /// A disk that is full in the middle, or a name that is too long: what was written goes again.
+    #[test]
+    fn what_fails_in_the_middle_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("mine");
+        let long = format!("b/{}", "x".repeat(300));
+        let error = create(&folder, [("a/one", String::new()), (&long, String::new())]).unwrap_err();
+        assert!(matches!(error, ProjectError::Unwritable { .. }) && error.hint().is_some(), "{error}");
+        assert!(!folder.exists(), "nothing is left of it");
+        fs::create_dir(&folder).unwrap();
+        create(&folder, [("a/one", String::new()), (&long, String::new())]).unwrap_err();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "what was there stays");
+        let file = place.path().join("file");
+        fs::write(&file, "mine").unwrap();
+        insta::assert_snapshot!(create_project(&file).unwrap_err().hint().unwrap(), @"name a folder that you can write to, or make room; nothing was left there");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     }
 
     #[test]

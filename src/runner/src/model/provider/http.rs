@@ -85,6 +85,11 @@ impl Http {
         })
     }
 
+    /// The key that requests carry.
+    pub(super) fn key(&self) -> Option<&SecretString> {
+        self.key.as_ref()
+    }
+
     /// The error as it is told.
     pub(super) fn tell(&self, fault: Fault) -> ModelError {
         fault.tell(self.provider, &self.model, self.key.as_ref())

@@ -135,6 +135,24 @@ async fn error_bodies_are_made_harmless() {
     }
 }
 
+/// M-KEY-4: an answer that says the key, in its text or in a call, is none, and no piece that has it is told.
+#[tokio::test]
+async fn an_answer_that_repeats_the_key_is_refused() {
+    for wire in Wire::ALL {
+        for turn in [
+            Turn::new().say(&format!("Your key is {KEY}, is it not?")),
+            Turn::new().say("I look.").call("c1", "ls", &json!({"path": [KEY]})),
+        ] {
+            let provider = Provider::with(wire, [turn]);
+            let (asked, pieces) = ask(&model(&provider, wire), &request(Vec::new())).await;
+            let error = asked.expect_err("it is refused");
+            assert_eq!(error.kind, FailKind::Refused, "{error}");
+            assert!(error.message.contains("the answer repeats the key"), "{error}");
+            assert!(!pieces.concat().contains(KEY), "{pieces:?}");
+        }
+    }
+}
+
 /// M-WIRE-6: a body without an end costs neither memory nor time.
 #[tokio::test]
 async fn a_huge_body_is_bounded() {
