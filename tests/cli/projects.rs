@@ -89,6 +89,7 @@ TIME ended      done the agent is done
     insta::assert_snapshot!(run(&["new", "tidy-up"]), @"
 wrote PROJECT/agents/tidy-up/SKILL.md
 wrote PROJECT/agents/tidy-up/config.toml
+its mind is models.hello, a script: name another in PROJECT/agents/tidy-up/config.toml
 next: write its instructions into SKILL.md, then runner start --agent tidy-up
 ");
     insta::assert_snapshot!(run(&["validate", "agents/tidy-up"]), @"PROJECT, 1 agent: all is right");
@@ -154,7 +155,7 @@ error: PROJECT/config.toml:1:12: `maxTurns` must be a whole number from 1 up, no
 error: PROJECT/agents/worker/config.toml:1:11: `models` names "scrip", which the project does not have
   hint: did you mean `script`?
 error: PROJECT/agents/worker/config.toml:2:1: unknown key `colour`
-  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens, scale, maxWorkQueueSize, waitTimeout, onCallerExit, onSandboxLost, limits, credentials, schedule, webhooks, hooks, skills, tools, runtime, source
+  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens
 warning: PROJECT/config.toml: the model `far` has no key of mistral on this machine
   hint: set MISTRAL_API_KEY, or write it to PLACE/runner/credentials/mistral_key/default/token (mode 0600)
 error: PROJECT/none.json: No such file or directory (os error 2)
@@ -177,6 +178,14 @@ PROJECT, 2 agents: 5 errors, 2 warnings
     );
     let levels: Vec<&str> = all.as_array().expect("a list").iter().filter_map(|one| one["level"].as_str()).collect();
     assert_eq!(levels.iter().filter(|level| **level == "warning").count(), 2, "{all}");
+    // The file means its folder; another file is none.
+    place.run(["validate", "config.toml"]).exits(2).prints("2 agents: 5 errors");
+    place.run(["validate", "agents/worker/SKILL.md"]).exits(2).prints("1 agent: ");
+    let ran = place.run(["validate", "script.json"]);
+    assert_eq!(
+        ran.exits(2).stderr,
+        "error: script.json is a file\nhint: name the folder of a project or of an agent\n"
+    );
     // One agent alone: the project's mistakes belong to it too, the other agent's do not.
     let ran = place.run(["validate", "agents/worker"]);
     ran.exits(2).prints("did you mean `script`?");

@@ -40,6 +40,19 @@ pub struct Verdict {
 /// # Errors
 /// There is none.
 pub async fn validate(path: Option<&Path>) -> Result<Verdict, ProjectError> {
+    // Who names a project's or an agent's file means its folder.
+    let path = match path {
+        Some(path) if path.is_file() => match path.file_name().and_then(|name| name.to_str()) {
+            Some("config.toml" | "SKILL.md") => Some(folder_of(path)),
+            _ => {
+                return Err(ProjectError::NotAnAgent {
+                    what: format!("{} is a file", path.display()),
+                    hint: "name the folder of a project or of an agent".to_owned(),
+                });
+            }
+        },
+        path => path,
+    };
     let (root, checked) = match path {
         Some(path) if is_agent(path) => (Project::root_of(path)?, check_agent(path)?),
         path => {
@@ -56,6 +69,10 @@ pub async fn validate(path: Option<&Path>) -> Result<Verdict, ProjectError> {
     complaints.extend(models(&checked).into_iter().filter_map(|model| about_model(&config, model)));
     complaints.extend(about_images(&config, &checked).await);
     Ok(Verdict { root, agents: checked.looked_at, complaints })
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn mistake(file: &Path, error: &ProjectError) -> Complaint {
