@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::agent::is_name;
 use super::error::ProjectError;
+use super::front_matter::Skill;
 use super::{ModelSource, Project, unreadable};
 
 /// Files of a new project, and what is in them.
@@ -55,6 +56,14 @@ impl Project {
         let skill = include_str!("fresh/agent.md").replace("NAME", name);
         let config = include_str!("fresh/agent.toml").replace("MODELS", &models);
         create(&folder, [("SKILL.md", skill), ("config.toml", config)])
+    }
+}
+
+impl Skill {
+    /// True when the instructions are still those of a fresh agent.
+    pub fn is_untouched(&self) -> bool {
+        let fresh = include_str!("fresh/agent.md").lines().find(|line| line.starts_with("Write here"));
+        self.body.lines().next() == fresh
     }
 }
 
