@@ -89,10 +89,20 @@ TIME ended      done the agent is done
     insta::assert_snapshot!(run(&["new", "tidy-up"]), @"
 wrote PROJECT/agents/tidy-up/SKILL.md
 wrote PROJECT/agents/tidy-up/config.toml
+its mind is models.hello, a script: name another in PROJECT/agents/tidy-up/config.toml
 next: write its instructions into SKILL.md, then runner start --agent tidy-up
 ");
-    insta::assert_snapshot!(run(&["validate", "agents/tidy-up"]), @"PROJECT, 1 agent: all is right");
+    insta::assert_snapshot!(run(&["validate", "agents/tidy-up"]), @"
+warning: PROJECT/agents/tidy-up/SKILL.md: has the instructions that `runner new` wrote
+  hint: write what the agent is to do
+PROJECT, 1 agent: nothing is wrong, 1 warning
+");
+    place.write("agents/tidy-up/SKILL.md", "Tidy the notes up.\n");
     assert_eq!(place.run(["validate", "--json"]).exits(0).json(), json!([]));
+    // As docs/getting-started.md has it.
+    place.write("notes/a.txt", "buy milk\n");
+    run(&["start", "--agent", "tidy-up", "--in", "./notes", "--out", "/tmp/notes:out"]);
+    assert_eq!(std::fs::read_to_string(place.project().join("out/notes/a.txt")).expect("it came out"), "buy milk\n");
     // It is what git would take: no empty folder, no link, nothing executable.
     let ignored = std::fs::read_to_string(place.project().join(".gitignore")).expect("it was made");
     assert!(ignored.contains("/out/"), "{ignored}");
@@ -154,7 +164,7 @@ error: PROJECT/config.toml:1:12: `maxTurns` must be a whole number from 1 up, no
 error: PROJECT/agents/worker/config.toml:1:11: `models` names "scrip", which the project does not have
   hint: did you mean `script`?
 error: PROJECT/agents/worker/config.toml:2:1: unknown key `colour`
-  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens, scale, maxWorkQueueSize, waitTimeout, onCallerExit, onSandboxLost, limits, credentials, schedule, webhooks, hooks, skills, tools, runtime, source
+  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens
 warning: PROJECT/config.toml: the model `far` has no key of mistral on this machine
   hint: set MISTRAL_API_KEY, or write it to PLACE/runner/credentials/mistral_key/default/token (mode 0600)
 error: PROJECT/none.json: No such file or directory (os error 2)
@@ -177,10 +187,46 @@ PROJECT, 2 agents: 5 errors, 2 warnings
     );
     let levels: Vec<&str> = all.as_array().expect("a list").iter().filter_map(|one| one["level"].as_str()).collect();
     assert_eq!(levels.iter().filter(|level| **level == "warning").count(), 2, "{all}");
+    // The file means its folder; another file is none.
+    place.run(["validate", "config.toml"]).exits(2).prints("2 agents: 5 errors");
+    place.run(["validate", "agents/worker/SKILL.md"]).exits(2).prints("1 agent: ");
+    let ran = place.run(["validate", "script.json"]);
+    assert_eq!(
+        ran.exits(2).stderr,
+        "error: script.json is a file\nhint: name the folder of a project or of an agent\n"
+    );
     // One agent alone: the project's mistakes belong to it too, the other agent's do not.
     let ran = place.run(["validate", "agents/worker"]);
     ran.exits(2).prints("did you mean `script`?");
     assert!(!ran.stdout.contains("runner-test/none"), "{ran}");
+}
+
+/// CLI-8: what a script says and hardly means, and what is still to be written.
+#[test]
+fn what_is_hardly_meant_is_named() {
+    let place = Place::new();
+    place.script(&json!([
+        {"calls": [{"id": "a", "tool": "bahs", "args": {"command": "for i in 1; do echo ${i} $${HOME}; done"}}]},
+        {"text": "${a.text} ${task} ${HOME}"},
+    ]));
+    insta::assert_snapshot!(place.masked(&place.run(["validate"]).exits(2).stdout), @r#"
+warning: PROJECT/script.json: turn 1: there is no tool "bahs"
+  hint: did you mean `bash`?
+error: PROJECT/script.json: turn 1: `${i}` names no call of the script
+  hint: write `$${` for a literal `${`
+error: PROJECT/script.json: turn 2: `${HOME}` names no call of the script
+  hint: write `$${` for a literal `${`
+PROJECT, 1 agent: 2 errors, 1 warning
+"#);
+    place.script(&json!([]));
+    std::fs::remove_dir_all(place.project().join("agents")).expect("it is there");
+    insta::assert_snapshot!(place.masked(&place.run(["validate"]).exits(0).stdout), @"
+warning: PROJECT/agents: there is no agent
+  hint: make one: `runner new <name>`
+warning: PROJECT/script.json: has no turns: the agent is done before it has begun
+  hint: write at least one turn
+PROJECT, 0 agents: nothing is wrong, 2 warnings
+");
 }
 
 /// CLI-9: only warnings: it may run elsewhere, so nothing is wrong.

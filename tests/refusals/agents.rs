@@ -49,7 +49,7 @@ hint: name an agent of agents/, or the path of an agent's folder
 ");
     place.write("agents/empty/notes", "");
     insta::assert_snapshot!(start("empty"), @"
-error: PROJECT/agents/empty is not an agent: it has no SKILL.md
+error: PROJECT/agents/empty: is not an agent: it has no SKILL.md
 hint: write its instructions into SKILL.md
 ");
     place.write("agents/manifest/agent.yaml", "name: manifest\n");

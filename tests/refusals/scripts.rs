@@ -16,11 +16,12 @@ fn script(text: &str) -> String {
 /// The file is missing or says what cannot be: nothing is begun.
 #[test]
 fn in_the_file() {
-    insta::assert_snapshot!(script("{\"turns\": [\n  {\"text\": \"a\"},\n  {\"text\" \"b\"}\n]}"), @"error: PROJECT/script.json: expected `:` at line 3 column 11");
-    insta::assert_snapshot!(script("{\"turns\": [{\"txt\": \"a\"}]}"), @"error: PROJECT/script.json: unknown field `txt`, expected one of `text`, `calls`, `expect`, `repeat`, `fail`, `usage` at line 1 column 17");
-    insta::assert_snapshot!(script("{}"), @"error: PROJECT/script.json: missing field `turns` at line 1 column 2");
+    insta::assert_snapshot!(script("{\"turns\": [\n  {\"text\": \"a\"},\n  {\"text\" \"b\"}\n]}"), @"error: PROJECT/script.json:3:11: expected `:`");
+    insta::assert_snapshot!(script("{\"turns\": [{\"txt\": \"a\"}]}"), @"error: PROJECT/script.json:1:17: unknown field `txt`, expected one of `text`, `calls`, `expect`, `repeat`, `fail`, `usage`");
+    insta::assert_snapshot!(script("[{\"text\": \"a\"}]"), @r#"error: PROJECT/script.json: a script is an object with `turns`, not a list: {"turns": […]}"#);
+    insta::assert_snapshot!(script("{}"), @"error: PROJECT/script.json:1:2: missing field `turns`");
     insta::assert_snapshot!(script("{\"turns\": [{\"text\": \"${\"}]}"), @r#"error: PROJECT/script.json: turn 1: `${` without `}` in "${" (write `$${` for a literal `${`)"#);
-    insta::assert_snapshot!(script("{\"turns\": [{\"fail\": {\"kind\": \"tired\"}}]}"), @"error: PROJECT/script.json: unknown variant `tired`, expected one of `rate_limit`, `overloaded`, `timeout`, `network`, `auth`, `invalid`, `context_length`, `refused` at line 1 column 36");
+    insta::assert_snapshot!(script("{\"turns\": [{\"fail\": {\"kind\": \"tired\"}}]}"), @"error: PROJECT/script.json:1:36: unknown variant `tired`, expected one of `rate_limit`, `overloaded`, `timeout`, `network`, `auth`, `invalid`, `context_length`, `refused`");
     insta::assert_snapshot!(script("{\"turns\": [{\"text\": \"a\", \"fail\": {\"kind\": \"auth\"}}]}"), @"error: PROJECT/script.json: turn 1: `fail` stands alone: a failed turn has no text and no calls");
     let call = r#"{"id": "a", "tool": "bash"}"#;
     insta::assert_snapshot!(script(&format!("{{\"turns\": [{{\"calls\": [{call}, {call}]}}]}}")), @r#"error: PROJECT/script.json: turn 1: two calls have the id "a""#);
@@ -49,7 +50,7 @@ fn fault(turns: &Value) -> String {
 fn on_the_way() {
     let call = json!({"id": "a", "tool": "bash", "args": {"command": "echo hello"}});
     insta::assert_snapshot!(fault(&json!([{"text": "${task}"}])), @"model: turn 1 of the script: `${task}` has no value: no task was given");
-    insta::assert_snapshot!(fault(&json!([{"text": "${b.text}"}])), @"model: turn 1 of the script: `${b.text}` has no value: no earlier call has this id");
+    insta::assert_snapshot!(fault(&json!([{"text": "${b.text}"}])), @"model: turn 1 of the script: `${b.text}` has no value: no earlier call has this id (write `$${` for a literal `${`)");
     insta::assert_snapshot!(fault(&json!([{"text": "${params.repo}"}])), @"model: turn 1 of the script: `${params.repo}` has no value: nothing is there in the agent's params");
     insta::assert_snapshot!(fault(&json!([{"calls": [call], "expect": {"a": {"is_error": true}}}])), @r#"model: turn 1 of the script: expected "a" to fail, but its result is "hello\n""#);
     insta::assert_snapshot!(fault(&json!([{"calls": [call], "expect": {"a": {"contains": "bye"}}}])), @r#"model: turn 1 of the script: expected "a" to contain "bye", but its result is "hello\n""#);

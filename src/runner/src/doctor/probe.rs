@@ -128,7 +128,8 @@ impl Probe<'_> {
             tmp_inodes: Some(1024),
             cpus: None,
         };
-        let limits = Limits::resolve(&wanted, self.usable.engine.facts().ncpu).map_err(|error| error.to_string())?;
+        let limits =
+            Limits::resolve(&wanted, self.usable.engine.facts().ncpu).map_err(|errors| errors[0].to_string())?;
         let agent = agent_folder().map_err(|error| format!("a folder for the agent: {error}"))?;
         let owner = Owner::claim(self.state).map_err(|error| error.to_string())?;
         let (id, name) = (Uuid::now_v7().to_string(), random_hex());

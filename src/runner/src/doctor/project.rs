@@ -8,6 +8,7 @@ use crate::project::{
     Checked, ModelSettings, ModelSource, Project, ProjectError, check_agent, check_project, is_agent,
 };
 use crate::sandbox::engine::{Engine, EngineError};
+use crate::tools::Registry;
 
 /// Something about a project that somebody should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,19 @@ pub struct Verdict {
 /// # Errors
 /// There is none.
 pub async fn validate(path: Option<&Path>) -> Result<Verdict, ProjectError> {
+    // Who names a project's or an agent's file means its folder.
+    let path = match path {
+        Some(path) if path.is_file() => match path.file_name().and_then(|name| name.to_str()) {
+            Some("config.toml" | "SKILL.md") => Some(folder_of(path)),
+            _ => {
+                return Err(ProjectError::NotAnAgent {
+                    what: format!("{} is a file", path.display()),
+                    hint: "name the folder of a project or of an agent".to_owned(),
+                });
+            }
+        },
+        path => path,
+    };
     let (root, checked) = match path {
         Some(path) if is_agent(path) => (Project::root_of(path)?, check_agent(path)?),
         path => {
@@ -53,9 +67,14 @@ pub async fn validate(path: Option<&Path>) -> Result<Verdict, ProjectError> {
     };
     let config = root.join("config.toml");
     let mut complaints: Vec<Complaint> = checked.mistakes.iter().map(|(file, error)| mistake(file, error)).collect();
-    complaints.extend(models(&checked).into_iter().filter_map(|model| about_model(&config, model)));
+    complaints.extend(unwritten(&root, &checked));
+    complaints.extend(models(&checked).into_iter().flat_map(|model| about_model(&config, model)));
     complaints.extend(about_images(&config, &checked).await);
     Ok(Verdict { root, agents: checked.looked_at, complaints })
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn mistake(file: &Path, error: &ProjectError) -> Complaint {
@@ -67,6 +86,26 @@ fn mistake(file: &Path, error: &ProjectError) -> Complaint {
         message: error.what(),
         hint: error.hint(),
     }
+}
+
+/// What is still to be written: a first agent, and the instructions of fresh ones.
+fn unwritten(root: &Path, checked: &Checked) -> Vec<Complaint> {
+    let warning = |file: PathBuf, message: &str, hint: &str| Complaint {
+        is_error: false,
+        file,
+        position: None,
+        message: message.to_owned(),
+        hint: Some(hint.to_owned()),
+    };
+    if checked.looked_at == 0 {
+        return vec![warning(root.join("agents"), "there is no agent", "make one: `runner new <name>`")];
+    }
+    let untouched = checked.agents.iter().filter(|agent| agent.skill.is_untouched());
+    let about = |folder: &Path| {
+        let message = "has the instructions that `runner new` wrote";
+        warning(folder.join("SKILL.md"), message, "write what the agent is to do")
+    };
+    untouched.map(|agent| about(&agent.folder)).collect()
 }
 
 /// The models that can be looked at, each once: the project's, and what an agent took from elsewhere.
@@ -82,16 +121,17 @@ fn models(checked: &Checked) -> Vec<&ModelSettings> {
 }
 
 /// A script must be there and be one; a key may be on another machine.
-fn about_model(config: &Path, model: &ModelSettings) -> Option<Complaint> {
+fn about_model(config: &Path, model: &ModelSettings) -> Vec<Complaint> {
     let complaint = |is_error, file: &Path, message, hint| {
-        Some(Complaint { is_error, file: file.to_owned(), position: None, message, hint })
+        vec![Complaint { is_error, file: file.to_owned(), position: None, message, hint }]
     };
     match &model.source {
-        ModelSource::Script { file } => match model::open(std::slice::from_ref(model)) {
-            Ok(_) => None,
-            Err(OpenError::Script { file, why }) => {
-                let (message, position) = split_position(&why);
-                Some(Complaint { is_error: true, file, position, message: message.to_owned(), hint: None })
+        ModelSource::Script { file } => match model::doubts(file, &Registry::transport().names()) {
+            Ok(doubts) => {
+                doubts.into_iter().flat_map(|doubt| complaint(doubt.is_error, file, doubt.what, doubt.hint)).collect()
+            }
+            Err(OpenError::Script { file, position, why }) => {
+                vec![Complaint { is_error: true, file, position, message: why, hint: None }]
             }
             Err(OpenError::File(error)) => {
                 let hint = format!("`models.{}.file` in config.toml names it, relative to that file", model.name);
@@ -108,21 +148,11 @@ fn about_model(config: &Path, model: &ModelSettings) -> Option<Complaint> {
                     let message = format!("the model `{}` has no key of {provider} on this machine", model.name);
                     complaint(false, config, message, Some(hint))
                 }
-                Ok(_) => None,
+                Ok(_) => Vec::new(),
                 Err(error) => complaint(false, config, error.to_string(), None),
             }
         }
     }
-}
-
-/// Takes the place off a message of the JSON parser, which ends in ` at line 1 column 17`.
-fn split_position(why: &str) -> (&str, Option<(usize, usize)>) {
-    let split = || {
-        let (message, place) = why.rsplit_once(" at line ")?;
-        let (line, column) = place.split_once(" column ")?;
-        Some((message, (line.parse().ok()?, column.parse().ok()?)))
-    };
-    split().map_or((why, None), |(message, position)| (message, Some(position)))
 }
 
 /// Images that this machine's engine does not have, or that cannot hold a sandbox. Without an engine nothing is said:
@@ -149,17 +179,4 @@ async fn about_images(config: &Path, checked: &Checked) -> Vec<Complaint> {
         complaints.push(Complaint { is_error, file: config.to_owned(), position: None, message, hint });
     }
     complaints
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split_position;
-
-    #[test]
-    fn a_place_at_the_end_is_a_position() {
-        assert_eq!(split_position("unknown field `x` at line 3 column 17"), ("unknown field `x`", Some((3, 17))));
-        for plain in ["turn 2: no", "odd at line x column 1", "odd at line 1", ""] {
-            assert_eq!(split_position(plain), (plain, None));
-        }
-    }
 }

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use open::doubts;
 pub use open::{OpenError, open};
 pub(crate) use reference::{literal, literal_value};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::credentials::{self, CredentialError};
 use super::fallback::{Entry, Fallback};
 use super::retry::Retrying;
-use super::script::ScriptModel;
+use super::script::{Doubt, ScriptModel};
 use super::{Model, provider};
 use crate::project::{ModelSettings, ModelSource, Provider, ProviderSettings};
 
@@ -16,11 +16,13 @@ pub enum OpenError {
     #[error(transparent)]
     File(#[from] crate::project::ProjectError),
     /// Its file says something that cannot be.
-    #[error("{}: {why}", file.display())]
+    #[error("{}{}: {why}", file.display(), position.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
     Script {
         /// The file.
         file: PathBuf,
-        /// What is wrong and where.
+        /// Line and column, both from 1, when it is no JSON or not that of a script.
+        position: Option<(usize, usize)>,
+        /// What is wrong, else with the turn's number.
         why: String,
     },
     /// A provider's model cannot be asked.
@@ -113,5 +115,39 @@ fn open_script(file: &Path) -> Result<ScriptModel, OpenError> {
     /// A recorded session with large results is megabytes; more than this is a mistake.
     const MAX_BYTES: u64 = 64 * 1024 * 1024;
     let text = crate::project::read_named(file, MAX_BYTES)?;
-    ScriptModel::parse(&text).map_err(|why| OpenError::Script { file: file.to_owned(), why })
+    ScriptModel::parse(&text).map_err(|why| {
+        let (why, position) = split_position(&why);
+        OpenError::Script { file: file.to_owned(), position, why: why.to_owned() }
+    })
+}
+
+/// What the script in `file` says that is hardly meant; `tools` are the names of those there are.
+///
+/// # Errors
+/// [`OpenError`] when it is missing or wrong.
+pub(crate) fn doubts(file: &Path, tools: &[&str]) -> Result<Vec<Doubt>, OpenError> {
+    Ok(open_script(file)?.doubts(tools))
+}
+
+/// Takes the place off a message of the JSON parser, which ends in ` at line 1 column 17`.
+fn split_position(why: &str) -> (&str, Option<(usize, usize)>) {
+    let split = || {
+        let (message, place) = why.rsplit_once(" at line ")?;
+        let (line, column) = place.split_once(" column ")?;
+        Some((message, (line.parse().ok()?, column.parse().ok()?)))
+    };
+    split().map_or((why, None), |(message, position)| (message, Some(position)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_position;
+
+    #[test]
+    fn a_place_at_the_end_is_a_position() {
+        assert_eq!(split_position("unknown field `x` at line 3 column 17"), ("unknown field `x`", Some((3, 17))));
+        for plain in ["turn 2: no", "odd at line x column 1", "odd at line 1", ""] {
+            assert_eq!(split_position(plain), (plain, None));
+        }
+    }
 }

@@ -60,6 +60,13 @@ impl Template {
         Ok(Self(pieces))
     }
 
+    pub(super) fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Reference(reference) => Some(reference),
+            Piece::Text(_) => None,
+        })
+    }
+
     /// The text with every reference replaced by what `value_of` knows.
     pub(super) fn render(&self, value_of: &dyn Fn(&Reference) -> Result<Value, String>) -> Result<String, String> {
         let mut text = String::new();

@@ -19,9 +19,24 @@ use super::reference::{Reference, Step, Template, as_text, is_id, walk};
 use super::{
     AssistantTurn, CallResult, FailKind, Message, Model, ModelError, ModelEvent, ToolCallRequest, TurnRequest, Usage,
 };
+use crate::project::near;
 
 /// Names that a call cannot have because references use them.
 const PROMPT_NAMES: [&str; 3] = ["task", "trigger", "params"];
+
+/// What to do about a reference that was meant for a shell.
+const LITERAL: &str = "write `$${` for a literal `${`";
+
+/// Something in a script that is hardly meant.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// The session would fail there.
+    pub(crate) is_error: bool,
+    /// What it is, naming the turn.
+    pub(crate) what: String,
+    /// What to do.
+    pub(crate) hint: Option<String>,
+}
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -150,12 +165,50 @@ impl ScriptModel {
     /// # Errors
     /// What is wrong, with line and column or the turn's number.
     pub fn parse(text: &str) -> Result<Self, String> {
+        // The parser would take a list for the members of the object, in their order.
+        if text.trim_start().starts_with('[') {
+            return Err("a script is an object with `turns`, not a list: {\"turns\": […]}".to_owned());
+        }
         let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut turns = Vec::new();
         for (index, turn) in file.turns.into_iter().enumerate() {
             turns.push(Turn::check(index, turn).map_err(|why| format!("turn {}: {why}", index + 1))?);
         }
         Ok(Self { identity: "script".to_owned(), turns, failed: RefCell::default() })
+    }
+
+    /// What can be read and yet is hardly meant; `tools` are the names of those there are.
+    pub(super) fn doubts(&self, tools: &[&str]) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        if self.turns.is_empty() {
+            let what = "has no turns: the agent is done before it has begun".to_owned();
+            doubts.push(Doubt { is_error: false, what, hint: Some("write at least one turn".to_owned()) });
+        }
+        let ids: HashSet<&str> = self.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.id.as_str()).collect();
+        for (index, turn) in self.turns.iter().enumerate() {
+            let at = index + 1;
+            for call in turn.calls.iter().filter(|call| !tools.contains(&call.tool.as_str())) {
+                let hint = match near(&call.tool, tools.iter().copied()).first() {
+                    Some(best) => format!("did you mean `{best}`?"),
+                    None => format!("there are {}", tools.join(", ")),
+                };
+                let what = format!("turn {at}: there is no tool {:?}", call.tool);
+                doubts.push(Doubt { is_error: false, what, hint: Some(hint) });
+            }
+            let mut references: Vec<&Reference> = turn.text.references().collect();
+            turn.calls.iter().for_each(|call| call.args.references(&mut references));
+            references.extend(
+                turn.expect.iter().filter_map(|(_, expect)| expect.contains.as_ref()).flat_map(Template::references),
+            );
+            for reference in references {
+                let name = reference.name.as_str();
+                if !ids.contains(name) && !PROMPT_NAMES.contains(&name) {
+                    let what = format!("turn {at}: `${{{}}}` names no call of the script", reference.written);
+                    doubts.push(Doubt { is_error: true, what, hint: Some(LITERAL.to_owned()) });
+                }
+            }
+        }
+        doubts
     }
 
     /// The same script under a name of its own, so that its turns are told from those of other scripts.
@@ -375,6 +428,15 @@ impl Args {
         })
     }
 
+    fn references<'a>(&'a self, found: &mut Vec<&'a Reference>) {
+        match self {
+            Self::Text(template) => found.extend(template.references()),
+            Self::List(items) => items.iter().for_each(|item| item.references(found)),
+            Self::Object(members) => members.iter().for_each(|(_, value)| value.references(found)),
+            Self::Other(_) => {}
+        }
+    }
+
     fn render(&self, value_of: &dyn Fn(&Reference) -> Result<Value, String>) -> Result<Value, String> {
         Ok(match self {
             Self::Text(template) => Value::String(template.render(value_of)?),
@@ -422,7 +484,8 @@ impl<'a> Known<'a> {
             "trigger" => below(&parts.trigger, "the trigger"),
             "params" => below(&parts.params, "the agent's params"),
             id => {
-                let result = self.result(id).ok_or_else(|| missing("no earlier call has this id"))?;
+                let result =
+                    self.result(id).ok_or_else(|| missing(&format!("no earlier call has this id ({LITERAL})")))?;
                 match reference.path.as_slice() {
                     [] => Ok(Value::String(result.text.clone())),
                     [Step::Key(key)] if key == "text" => Ok(Value::String(result.text.clone())),

@@ -121,7 +121,7 @@ fn missing_values_name_the_turn_and_the_reason() {
         fault(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": "plain"}}]}, {"text": text}]))
     };
     insta::assert_snapshot!(after("${a.key}"), @"Script: turn 2 of the script: `${a.key}` has no value: the result is not JSON");
-    insta::assert_snapshot!(after("${b.text}"), @"Script: turn 2 of the script: `${b.text}` has no value: no earlier call has this id");
+    insta::assert_snapshot!(after("${b.text}"), @"Script: turn 2 of the script: `${b.text}` has no value: no earlier call has this id (write `$${` for a literal `${`)");
     insta::assert_snapshot!(after("${params.repo.nam}"), @"Script: turn 2 of the script: `${params.repo.nam}` has no value: nothing is there in the agent's params");
     insta::assert_snapshot!(after("${task.x}"), @"Script: turn 2 of the script: `${task.x}` has no value: the task is text");
 }

@@ -85,9 +85,10 @@ fn name_of(folder: &Path) -> Result<String, ProjectError> {
     if is_name(&name) {
         return Ok(name);
     }
-    Err(ProjectError::NotAnAgent {
-        what: format!("{} cannot be an agent: its name is {name:?}", folder.display()),
-        hint: "names are lower-case letters and digits with single hyphens between, at most 64".to_owned(),
+    Err(ProjectError::Content {
+        place: Place::file(folder),
+        what: format!("cannot be an agent: its name is {name:?}"),
+        hint: Some("names are lower-case letters and digits with single hyphens between, at most 64".to_owned()),
     })
 }
 
@@ -95,18 +96,7 @@ fn name_of(folder: &Path) -> Result<String, ProjectError> {
 fn skill(folder: &Path, name: &str) -> Result<Skill, ProjectError> {
     let path = folder.join("SKILL.md");
     let Some(text) = read::inside(folder, "SKILL.md")? else {
-        let manifest = folder.join("agent.yaml");
-        return Err(if manifest.exists() {
-            ProjectError::NotAnAgent {
-                what: format!("{}: manifests are not supported yet", manifest.display()),
-                hint: "write a SKILL.md and a config.toml beside it".to_owned(),
-            }
-        } else {
-            ProjectError::NotAnAgent {
-                what: format!("{} is not an agent: it has no SKILL.md", folder.display()),
-                hint: "write its instructions into SKILL.md".to_owned(),
-            }
-        });
+        return Err(without_skill(folder));
     };
     let skill = front_matter::parse(&path, &text)?;
     if let Some(other) = skill.name.as_ref().filter(|other| *other != name) {
@@ -124,6 +114,25 @@ fn skill(folder: &Path, name: &str) -> Result<Skill, ProjectError> {
         });
     }
     Ok(skill)
+}
+
+/// Why a folder without SKILL.md is no agent.
+fn without_skill(folder: &Path) -> ProjectError {
+    let manifest = folder.join("agent.yaml");
+    let names = || std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let misspelt =
+        names().filter_map(|name| name.into_string().ok()).find(|name| name.eq_ignore_ascii_case("SKILL.md"));
+    let (place, what, hint) = if let Some(name) = misspelt {
+        let hint = format!("rename it: mv {name} SKILL.md");
+        (Place::file(folder), format!("is not an agent: `{name}` is not SKILL.md"), hint)
+    } else if manifest.exists() {
+        let hint = "write a SKILL.md and a config.toml beside it".to_owned();
+        (Place::file(manifest), "manifests are not supported yet".to_owned(), hint)
+    } else {
+        let hint = "write its instructions into SKILL.md".to_owned();
+        (Place::file(folder), "is not an agent: it has no SKILL.md".to_owned(), hint)
+    };
+    ProjectError::Content { place, what, hint: Some(hint) }
 }
 
 /// What an agent's config.toml says.
@@ -152,8 +161,7 @@ fn config(
     let document = Document::parse(&path, &text, mistakes)?;
     let root = document.root(ROOT)?;
     let local = root.table("local", AGENT_LOCAL)?;
-    let written = Written::read(&root, local.as_ref(), true);
-    let settings = Mistakes::keep(mistakes, written.and_then(|written| written.over(&project.config.written)))?;
+    let settings = Written::read(&root, local.as_ref(), true)?.over(&project.config.written, mistakes)?;
     let known = &project.config.models;
     let chosen = match instead {
         [] => root.strings("models").and_then(|written| models::choose(known, &project.root, written, &path)),

@@ -131,14 +131,47 @@ mod tests {
         /config.toml:7:12: `models.b.provider` must be a string, not 5
         /config.toml:12:10: local.memory is "1m"; it must be 64m to 16t
         /config.toml:13:8: `local.pids` must be a whole number, not "x"
-        /agents/Bad Name cannot be an agent: its name is "Bad Name"
+        /agents/Bad Name: cannot be an agent: its name is "Bad Name"
         /agents/bad/SKILL.md: `name` is "other", but the folder is "bad"
         /agents/bad/config.toml:1:11: `models` names "d", which the project does not have
         /agents/bad/config.toml:2:15: `bashTimeout` must be a whole number of seconds in 1–604800, not 0
         /agents/bad/config.toml:3:1: `hooks` is not supported yet
         /agents/bad/config.toml:5:8: `local.cpus` must be a number, not "x"
-        /agents/empty is not an agent: it has no SKILL.md
+        /agents/empty: is not an agent: it has no SKILL.md
         /agents/empty/config.toml: `models` is missing and the project has several: `a`, `b`, `c`
+        "#);
+    }
+
+    /// CLI-8: a wrong value hides no other, and none is told twice.
+    #[test]
+    fn no_mistake_hides_another() {
+        let place = place(&[
+            (
+                "config.toml",
+                "[models.a]\nprovidr = \"script\"\nfile = \"a.json\"\n[models.b]\nprovider = \"openai\"\n\
+                 model = \"x y\"\nthinkingLevel = \"hgh\"\nbaseUrl = \"http://example.com\"\napiKey = \"sk-1\"\n\
+                 [local]\nimage = \"a b\"\nmemory = \"1k\"\ncpus = 6400\npids = 3\ntimeout = 0\n",
+            ),
+            ("agents/one/SKILL.md", "Do."),
+            ("agents/one/config.toml", "models = [\"a\"]\n[local]\npids = 1\nruntime = \"\"\ntmpInodes = 1\n"),
+        ]);
+        let checked = check_project(place.path()).unwrap();
+        let said = said(&place, &checked);
+        let said = said.lines().map(|line| format!("{}\n", line.split([';', ',']).next().unwrap()));
+        insta::assert_snapshot!(said.collect::<String>(), @r#"
+        /config.toml:2:1: unknown key `models.a.providr`
+        /config.toml:6:9: `models.b.model` is not a usable name: "x y"
+        /config.toml:7:17: `models.b.thinkingLevel` must be one of off
+        /config.toml:8:11: `models.b.baseUrl` is plain http to another machine
+        /config.toml:9:1: `models.b.apiKey`: keys never stand in a project
+        /config.toml:11:9: `local.image` is not a usable name: "a b"
+        /config.toml:12:10: local.memory is "1k"
+        /config.toml:13:8: local.cpus is 6400
+        /config.toml:14:8: local.pids is 3
+        /config.toml:15:11: `local.timeout` must be a whole number of seconds in 1–604800
+        /agents/one/config.toml:3:8: local.pids is 1
+        /agents/one/config.toml:4:11: `local.runtime` is not a usable name: ""
+        /agents/one/config.toml:5:13: local.tmpInodes is 1
         "#);
     }
 

@@ -49,15 +49,8 @@ pub(super) fn parse(path: &Path, text: &str, mistakes: Option<&Mistakes>) -> Res
     let mut all = Vec::new();
     for (name, section) in root.tables("models", models::MODEL)? {
         let (stand_in, before) = (ModelSettings::broken(&name.value), mistakes.map(Mistakes::count));
-        match models::read(path, name, &section) {
-            Ok(model) => all.push(model),
-            // What follows from another mistake is none of its own.
-            Err(error) if mistakes.map(Mistakes::count) == before => {
-                Mistakes::note(mistakes, error)?;
-                all.push(stand_in);
-            }
-            Err(_) => all.push(stand_in),
-        }
+        let read = models::read(path, name, &section)?;
+        all.push(read.filter(|_| mistakes.map(Mistakes::count) == before).unwrap_or(stand_in));
     }
     let local = root.table("local", PROJECT_LOCAL)?;
     Ok(ProjectConfig {

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use super::Project;
 use super::agent::is_name;
 use super::error::ProjectError;
+use super::front_matter::Skill;
+use super::ModelSource;
 
 /// Files of a new project, and what is in them.
 const PROJECT: [(&str, &str); 5] = [
@@ -43,15 +45,26 @@ impl Project {
         if exists(&folder) {
             return Err(taken(&folder));
         }
-        let models: Vec<String> = self.models().map(|model| format!("{:?}", model.name)).collect();
+        // A script was written for another agent: any other model is a better guess.
+        let mut models: Vec<_> = self.models().collect();
+        models.sort_by_key(|model| matches!(model.source, ModelSource::Script { .. }));
+        let models: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
         let models = match models.as_slice() {
             [] => "# models = [\"…\"]          # config.toml of the project has none yet: [models.<name>]".to_owned(),
-            [only] => format!("# models = [{only}]    # the project's only one"),
+            [only] => format!("models = [{only}]    # the project's only one"),
             [first, others @ ..] => format!("models = [{first}]    # or {}", others.join(", ")),
         };
         let skill = include_str!("fresh/agent.md").replace("NAME", name);
         let config = include_str!("fresh/agent.toml").replace("MODELS", &models);
         create(&folder, [("SKILL.md", skill), ("config.toml", config)])
+    }
+}
+
+impl Skill {
+    /// True when the instructions are still those of a fresh agent.
+    pub fn is_untouched(&self) -> bool {
+        let fresh = include_str!("fresh/agent.md").lines().find(|line| line.starts_with("Write here"));
+        self.body.lines().next() == fresh
     }
 }
 
@@ -168,11 +181,12 @@ mod tests {
             assert!(matches!(project.create_agent(bad), Err(ProjectError::NotAnAgent { .. })), "{bad:?}");
         }
         // With several models it names one.
-        let two = format!("{}\n[models.other]\nprovider = \"script\"\nfile = \"x\"\n", PROJECT[0].1);
+        let two = format!("{}\n[models.other]\nprovider = \"ollama\"\nmodel = \"x\"\n", PROJECT[0].1);
         fs::write(place.path().join("config.toml"), two).unwrap();
         let project = Project::open(place.path()).unwrap();
         project.create_agent("second").unwrap();
-        project.agent("second").unwrap();
+        assert_eq!(project.agent("second").unwrap().models[0].name, "other", "no script of another agent");
+        assert_eq!(project.agent("tidy-up").unwrap().models[0].name, "hello", "a second model changes nothing");
     }
 
     #[test]

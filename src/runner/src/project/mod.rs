@@ -75,7 +75,7 @@ impl Project {
             return Err(ProjectError::NotAProject(root.to_owned()));
         };
         let mut config = config::parse(&path, &text, mistakes)?;
-        if Mistakes::keep(mistakes, config.written.check_alone())?.is_none() {
+        if !config.written.check_alone(mistakes)? {
             // Its agents are not to blame.
             config.written = settings::Written::default();
         }
@@ -119,7 +119,7 @@ impl Project {
             return agent::load(self, &folder, models);
         }
         let folder = self.root.join("agents").join(name_or_path);
-        if agent::is_name(name_or_path) && folder.is_dir() {
+        if !name_or_path.is_empty() && folder.is_dir() {
             return agent::load(self, &folder, models);
         }
         let known = self.agent_names();
@@ -145,12 +145,12 @@ impl Project {
         self.config.models.iter()
     }
 
-    /// Names of the folders in `agents/` that can be agents, sorted.
+    /// Names of the folders in `agents/` that are agents, sorted.
     fn agent_names(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.root.join("agents")) else { return Vec::new() };
         let mut names: Vec<String> = entries
             .flatten()
-            .filter(|entry| entry.path().is_dir())
+            .filter(|entry| is_agent(&entry.path()))
             .filter_map(|entry| entry.file_name().into_string().ok())
             .filter(|name| agent::is_name(name))
             .collect();

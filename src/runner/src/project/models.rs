@@ -16,6 +16,10 @@ pub(super) const MODEL: Keys = &[
     ("authType", Known::Read),
     ("thinkingLevel", Known::Read),
     ("baseUrl", Known::Read),
+    ("apiKey", Known::Never),
+    ("api_key", Known::Never),
+    ("token", Known::Never),
+    ("key", Known::Never),
 ];
 
 /// The provider whose turns are in a file.
@@ -67,25 +71,55 @@ pub enum ModelSource {
     Provider(ProviderSettings),
 }
 
-/// Reads `[models.<name>]` of the file `path`.
-pub(super) fn read(path: &Path, name: Found<String>, section: &Section<'_>) -> Result<ModelSettings, ProjectError> {
-    let Some(provider) = section.string("provider")? else {
-        return Err(missing(&name, "provider", "provider = \"anthropic\", or another of the providers"));
+/// Reads `[models.<name>]` of the file `path`; none when something was put among the mistakes that leaves no model.
+pub(super) fn read(
+    path: &Path,
+    name: Found<String>,
+    section: &Section<'_>,
+) -> Result<Option<ModelSettings>, ProjectError> {
+    let written = section.string("provider")?;
+    refuse_keys(&name.value, written.as_ref(), section)?;
+    let Some(written) = written else {
+        missing(section, &name, "provider", "provider = \"anthropic\", or another of the providers")?;
+        return Ok(None);
     };
-    let source = if provider.value == SCRIPT {
+    let source = if written.value == SCRIPT {
         script(path, &name, section)?
+    } else if let Some(provider) = section.keep(find_provider(&written))? {
+        language_model(&name, provider, section)?.map(ModelSource::Provider)
     } else {
-        ModelSource::Provider(language_model(&name, find_provider(&provider)?, section)?)
+        None
     };
-    Ok(ModelSettings { name: name.value, source })
+    Ok(source.map(|source| ModelSettings { name: name.value, source }))
 }
 
-fn missing(name: &Found<String>, key: &str, hint: &str) -> ProjectError {
-    ProjectError::Content {
+/// Refuses a provider's key that stands in the project, and never repeats it.
+fn refuse_keys(name: &str, written: Option<&Found<String>>, section: &Section<'_>) -> Result<(), ProjectError> {
+    let provider = written.and_then(|written| find_provider(written).ok());
+    let (variable, folder) = match provider {
+        Some(provider) => (provider.key_variable().to_owned(), provider.name()),
+        None => ("the provider's variable, such as ANTHROPIC_API_KEY,".to_owned(), "<provider>"),
+    };
+    for (key, _) in MODEL.iter().filter(|(_, known)| *known == Known::Never) {
+        let Some(place) = section.place_of_key(key) else { continue };
+        let what = format!("`models.{name}.{key}`: keys never stand in a project");
+        let file = format!("~/.config/runner/credentials/{folder}_key/default/token");
+        let hint = Some(format!("remove it, and put the key into {variable} or into {file} (mode 0600)"));
+        section.note(ProjectError::Content { place, what, hint })?;
+    }
+    Ok(())
+}
+
+/// Says that a key is missing, unless what was written in its place is a mistake already.
+fn missing(section: &Section<'_>, name: &Found<String>, key: &str, hint: &str) -> Result<(), ProjectError> {
+    if section.was_meant(key) {
+        return Ok(());
+    }
+    section.note(ProjectError::Content {
         place: name.place.clone(),
         what: format!("`models.{}` has no `{key}`", name.value),
         hint: Some(hint.to_owned()),
-    }
+    })
 }
 
 /// Refuses keys that mean nothing for this provider.
@@ -93,19 +127,20 @@ fn refuse(section: &Section<'_>, name: &str, keys: &[&str], provider: &str) -> R
     for key in keys {
         if let Some(place) = section.place_of(key) {
             let what = format!("`models.{name}.{key}` means nothing for the provider `{provider}`");
-            return Err(ProjectError::Content { place, what, hint: Some("remove it".to_owned()) });
+            section.note(ProjectError::Content { place, what, hint: Some("remove it".to_owned()) })?;
         }
     }
     Ok(())
 }
 
-fn script(path: &Path, name: &Found<String>, section: &Section<'_>) -> Result<ModelSource, ProjectError> {
+fn script(path: &Path, name: &Found<String>, section: &Section<'_>) -> Result<Option<ModelSource>, ProjectError> {
     refuse(section, &name.value, &["model", "authType", "thinkingLevel", "baseUrl"], SCRIPT)?;
     let Some(file) = section.string("file")? else {
-        return Err(missing(name, "file", "file = \"script.json\", relative to this config.toml"));
+        missing(section, name, "file", "file = \"script.json\", relative to this config.toml")?;
+        return Ok(None);
     };
     let folder = path.parent().unwrap_or(Path::new("."));
-    Ok(ModelSource::Script { file: folder.join(file.value) })
+    Ok(Some(ModelSource::Script { file: folder.join(file.value) }))
 }
 
 fn find_provider(written: &Found<String>) -> Result<Provider, ProjectError> {
@@ -132,20 +167,20 @@ fn language_model(
     name: &Found<String>,
     provider: Provider,
     section: &Section<'_>,
-) -> Result<ProviderSettings, ProjectError> {
+) -> Result<Option<ProviderSettings>, ProjectError> {
     refuse(section, &name.value, &["file"], provider.name())?;
-    check_auth_type(name, provider, section)?;
-    let thinking = section.string("thinkingLevel")?.map(|level| find_level(name, &level)).transpose()?;
-    let base_url = section.string("baseUrl")?.map(|url| base_url::check(&name.value, provider, &url)).transpose()?;
+    section.keep(check_auth_type(name, provider, section))?;
+    let level = section.string("thinkingLevel")?.map(|level| find_level(name, &level)).transpose();
+    let thinking = section.keep(level)?.flatten();
+    let url = section.string("baseUrl")?.map(|url| base_url::check(&name.value, provider, &url)).transpose();
+    let base_url = section.keep(url)?.flatten();
     if provider == Provider::Custom && base_url.is_none() {
-        return Err(missing(
-            name,
-            "baseUrl",
-            "baseUrl = \"https://…/v1\", where the server answers OpenAI's chat format",
-        ));
+        let hint = "baseUrl = \"https://…/v1\", where the server answers OpenAI's chat format";
+        missing(section, name, "baseUrl", hint)?;
     }
     let Some(model) = section.string("model")? else {
-        return Err(missing(name, "model", &format!("model = \"…\", {provider}'s own name of it")));
+        missing(section, name, "model", &format!("model = \"…\", {provider}'s own name of it"))?;
+        return Ok(None);
     };
     // It goes into URLs and request bodies: one word without what has a meaning in a URL.
     let harmless = |c: char| c.is_ascii_graphic() && !"?#%\\\"<>".contains(c);
@@ -153,9 +188,9 @@ fn language_model(
     if length == 0 || length > MODEL_LENGTH || !model.value.chars().all(harmless) || model.value.contains("..") {
         let what = format!("`models.{}.model` is not a usable name: {:?}", name.value, short(&model.value));
         let hint = format!("1–{MODEL_LENGTH} characters as {provider} lists it, without spaces");
-        return Err(ProjectError::Content { place: model.place, what, hint: Some(hint) });
+        section.note(ProjectError::Content { place: model.place.clone(), what, hint: Some(hint) })?;
     }
-    Ok(ProviderSettings { provider, model: model.value, thinking, base_url })
+    Ok(Some(ProviderSettings { provider, model: model.value, thinking, base_url }))
 }
 
 fn check_auth_type(name: &Found<String>, provider: Provider, section: &Section<'_>) -> Result<(), ProjectError> {
@@ -215,7 +250,7 @@ pub(super) fn choose(
             _ => Err(ProjectError::Content {
                 place: Place::file(path),
                 what: format!("`models` is missing and the project has several: {}", names(known)),
-                hint: Some("name at least one, such as models = [\"…\"]".to_owned()),
+                hint: Some(format!("name at least one, such as models = [{:?}]", known[0].name)),
             }),
         };
     };

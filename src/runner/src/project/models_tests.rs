@@ -123,7 +123,7 @@ const THREE: &str = "[models.main]\nprovider = \"script\"\nfile = \"turns.json\"
 #[test]
 fn an_agent_names_its_models() {
     insta::assert_snapshot!(complaint("", ""), @r#"/config.toml: no model: there is no [models.<name>] [add one with a `provider` and its `model`, or `provider = "script"` and a `file`]"#);
-    insta::assert_snapshot!(complaint(THREE, ""), @r#"/agents/a/config.toml: `models` is missing and the project has several: `main`, `other`, `third` [name at least one, such as models = ["…"]]"#);
+    insta::assert_snapshot!(complaint(THREE, ""), @r#"/agents/a/config.toml: `models` is missing and the project has several: `main`, `other`, `third` [name at least one, such as models = ["main"]]"#);
     insta::assert_snapshot!(complaint(THREE, "models = [\"main\", \"mian\"]"), @r#"/agents/a/config.toml:1:19: `models` names "mian", which the project does not have [did you mean `main`?]"#);
     insta::assert_snapshot!(complaint(THREE, "models = [\"zzz\"]"), @r#"/agents/a/config.toml:1:11: `models` names "zzz", which the project does not have [it has `main`, `other`, `third`]"#);
     insta::assert_snapshot!(complaint("", "models = [\"zzz\"]"), @r#"/agents/a/config.toml:1:11: `models` names "zzz", which the project does not have [the project's config.toml has no [models.<name>]]"#);

@@ -21,6 +21,8 @@ pub(super) enum Known {
     Read,
     /// Its feature is not built yet: it is refused by name.
     Later,
+    /// It never stands here: whoever reads the table refuses it and says why.
+    Never,
 }
 
 /// The documented keys of one table.
@@ -48,14 +50,15 @@ impl<'a> Document<'a> {
     pub(super) fn parse(path: &'a Path, text: &'a str, mistakes: Option<&'a Mistakes>) -> Result<Self, ProjectError> {
         let table = DeTable::parse(text).map_err(|error| {
             let place = error.span().map_or_else(|| Place::file(path), |span| Place::at(path, text, span.start));
-            ProjectError::content(place, error.message().trim_end().replace('\n', ", "))
+            let what = error.message().trim_end().replace('\n', ", ");
+            ProjectError::Content { place, what, hint: two_kinds_of_models(text) }
         })?;
         Ok(Self { path, text, table, mistakes })
     }
 
     /// The table of the whole file.
     pub(super) fn root(&self, keys: Keys) -> Result<Section<'_>, ProjectError> {
-        Section::new(self.path, self.text, self.table.get_ref(), String::new(), keys, self.mistakes)
+        Section::new(self.path, self.text, self.table.get_ref(), String::new(), keys, &[], self.mistakes)
     }
 }
 
@@ -65,6 +68,7 @@ pub(super) struct Section<'a> {
     text: &'a str,
     table: &'a DeTable<'a>,
     prefix: String,
+    keys: Keys,
     mistakes: Option<&'a Mistakes>,
 }
 
@@ -75,25 +79,27 @@ impl<'a> Section<'a> {
         table: &'a DeTable<'a>,
         prefix: String,
         keys: Keys,
+        outer: Keys,
         mistakes: Option<&'a Mistakes>,
     ) -> Result<Self, ProjectError> {
-        let section = Self { path, text, table, prefix, mistakes };
+        let section = Self { path, text, table, prefix, keys, mistakes };
         for key in table.keys() {
             let name: &str = key.get_ref();
             let place = section.place(key.span().start);
             let full = section.full(name);
             match keys.iter().find(|(known, _)| *known == name) {
-                Some((_, Known::Read)) => {}
+                Some((_, Known::Read | Known::Never)) => {}
                 Some((_, Known::Later)) => {
                     let what = format!("`{full}` is not supported yet");
                     let hint = Some("remove it; a key is never ignored silently".to_owned());
                     Mistakes::note(mistakes, ProjectError::Content { place, what, hint })?;
                 }
                 None => {
-                    let near = near(name, keys.iter().map(|(known, _)| *known));
-                    let hint = match near.first() {
-                        Some(best) => format!("did you mean `{}`?", section.full(best)),
-                        None => format!("known here: {}", keys.iter().map(|(k, _)| *k).collect::<Vec<_>>().join(", ")),
+                    let is_outer = outer.contains(&(name, Known::Read));
+                    let hint = match section.nearest(name) {
+                        _ if is_outer => format!("`{name}` belongs above the first [section]"),
+                        Some(best) => format!("did you mean `{}`?", section.full(&best)),
+                        None => format!("known here: {}", section.read_keys().collect::<Vec<_>>().join(", ")),
                     };
                     let what = format!("unknown key `{full}`");
                     Mistakes::note(mistakes, ProjectError::Content { place, what, hint: Some(hint) })?;
@@ -101,6 +107,38 @@ impl<'a> Section<'a> {
             }
         }
         Ok(section)
+    }
+
+    /// The keys that can be written here.
+    fn read_keys(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().filter(|(_, known)| *known == Known::Read).map(|(key, _)| *key)
+    }
+
+    /// The key that somebody meant who wrote `name`.
+    fn nearest(&self, name: &str) -> Option<String> {
+        near(name, self.read_keys()).into_iter().next()
+    }
+
+    /// True when `key` stands here or was meant by one that is not known, so that it is wrong and not missing.
+    pub(super) fn was_meant(&self, key: &str) -> bool {
+        let unknown = |name: &str| self.keys.iter().all(|(known, _)| *known != name);
+        let mut names = self.table.keys().map(|name| name.get_ref().as_ref());
+        names.any(|name: &str| name == key || unknown(name) && self.nearest(name).is_some_and(|best| best == key))
+    }
+
+    /// Where the key itself stands, if it does.
+    pub(super) fn place_of_key(&self, key: &str) -> Option<Place> {
+        self.table.keys().find(|name| name.get_ref() == key).map(|name| self.place(name.span().start))
+    }
+
+    /// Puts an error among the mistakes, or gives it back where nobody collects them.
+    pub(super) fn note(&self, error: ProjectError) -> Result<(), ProjectError> {
+        Mistakes::note(self.mistakes, error)
+    }
+
+    /// The value, or none when its error was put among the mistakes.
+    pub(super) fn keep<T>(&self, read: Result<T, ProjectError>) -> Result<Option<T>, ProjectError> {
+        Mistakes::keep(self.mistakes, read)
     }
 
     fn full(&self, key: &str) -> String {
@@ -228,7 +266,8 @@ impl<'a> Section<'a> {
     pub(super) fn table(&self, key: &str, keys: Keys) -> Result<Option<Section<'a>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };
         let DeValue::Table(table) = value else { return self.refuse(key, place, "a table", value) };
-        Section::new(self.path, self.text, table, format!("{}.", self.full(key)), keys, self.mistakes).map(Some)
+        Section::new(self.path, self.text, table, format!("{}.", self.full(key)), keys, self.keys, self.mistakes)
+            .map(Some)
     }
 
     /// The tables of a table of tables, by name, in the order of their names.
@@ -246,7 +285,8 @@ impl<'a> Section<'a> {
                 Mistakes::note(self.mistakes, ProjectError::content(place, format!("`{full}` must be a table")))?;
                 continue;
             };
-            let section = Section::new(self.path, self.text, table, format!("{full}."), keys, self.mistakes)?;
+            let section =
+                Section::new(self.path, self.text, table, format!("{full}."), keys, self.keys, self.mistakes)?;
             sections.push((Found { value: text.to_owned(), place }, section));
         }
         Ok(sections)
@@ -286,6 +326,18 @@ impl<'a> Section<'a> {
                 .collect::<Result<_, ProjectError>>()?,
         })
     }
+}
+
+/// What to do about a list of models in the file that has the models themselves: the parser's words for it are about its
+/// own types.
+fn two_kinds_of_models(text: &str) -> Option<String> {
+    let lines = || text.lines().map(str::trim_start);
+    let is_list = |line: &str| {
+        let value = line.strip_prefix("models").and_then(|rest| rest.trim_start().strip_prefix('='));
+        value.is_some_and(|value| value.trim_start().starts_with(['[', '"']))
+    };
+    let both = lines().any(is_list) && lines().any(|line| line.starts_with("[models."));
+    both.then(|| "a list `models = […]` belongs into an agent's config.toml; here are the models themselves".to_owned())
 }
 
 /// A value for an error message, short.

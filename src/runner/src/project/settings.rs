@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::error::{Place, ProjectError};
+use super::mistakes::Mistakes;
 use super::section::{Found, Keys, Known, Section};
 use crate::sandbox::limits::{Limits, LimitsError, Wanted};
 
@@ -98,19 +99,28 @@ impl Written {
         }
         for (found, key) in [(&written.image, "local.image"), (&written.runtime, "local.runtime")] {
             if let Some(found) = found {
-                check_reference(found, key)?;
+                root.keep(check_reference(found, key))?;
             }
         }
         Ok(written)
     }
 
-    /// The settings of an agent that wrote `self` in a project that wrote `project`.
-    pub(super) fn over(self, project: &Self) -> Result<Settings, ProjectError> {
-        let limits = self.resolve(project).map_err(|error| self.blame(project, &error))?;
+    /// The settings of an agent that wrote `self` in a project that wrote `project`; with `mistakes`, what is wrong goes
+    /// there, and nothing is returned then.
+    pub(super) fn over(self, project: &Self, mistakes: Option<&Mistakes>) -> Result<Option<Settings>, ProjectError> {
+        let limits = match self.resolve(project) {
+            Ok(limits) => limits,
+            Err(errors) => {
+                for error in errors {
+                    Mistakes::note(mistakes, self.blame(project, &error))?;
+                }
+                return Ok(None);
+            }
+        };
         let value = |own: &Option<Found<u64>>, other: &Option<Found<u64>>, default: u64| {
             either(own.as_ref(), other.as_ref()).unwrap_or(default)
         };
-        Ok(Settings {
+        Ok(Some(Settings {
             image: either(self.image.as_ref(), project.image.as_ref()).unwrap_or_else(|| DEFAULT_IMAGE.to_owned()),
             limits,
             runtime: either(self.runtime.as_ref(), project.runtime.as_ref()),
@@ -120,19 +130,24 @@ impl Written {
                 .expect("the range was checked"),
             max_turns: value(&self.max_turns, &project.max_turns, 200),
             max_tokens: either(self.max_tokens.as_ref(), project.max_tokens.as_ref()),
-        })
+        }))
     }
 
-    /// Checks the limits of the project's file alone; whether /tmp fits into the memory is the agent's to say.
-    pub(super) fn check_alone(&self) -> Result<(), ProjectError> {
-        match self.resolve(&Self::default()) {
-            Ok(_) | Err(LimitsError::TmpTooLarge { .. } | LimitsError::TooManyInodes { .. }) => Ok(()),
-            Err(error) => Err(self.blame(&Self::default(), &error)),
+    /// Checks the limits of the project's file alone; whether /tmp fits into the memory is the agent's to say. True when
+    /// nothing is wrong.
+    pub(super) fn check_alone(&self, mistakes: Option<&Mistakes>) -> Result<bool, ProjectError> {
+        let mut is_right = true;
+        for error in self.resolve(&Self::default()).err().into_iter().flatten() {
+            if !matches!(error, LimitsError::TmpTooLarge { .. } | LimitsError::TooManyInodes { .. }) {
+                Mistakes::note(mistakes, self.blame(&Self::default(), &error))?;
+                is_right = false;
+            }
         }
+        Ok(is_right)
     }
 
     /// The container's limits, checked each and against each other.
-    fn resolve(&self, project: &Self) -> Result<Limits, LimitsError> {
+    fn resolve(&self, project: &Self) -> Result<Limits, Vec<LimitsError>> {
         let wanted = Wanted {
             memory: either(self.memory.as_ref(), project.memory.as_ref()),
             cpus: either(self.cpus.as_ref(), project.cpus.as_ref()),

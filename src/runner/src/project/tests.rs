@@ -129,15 +129,39 @@ fn limits_are_checked_across_files() {
 fn unknown_and_unbuilt_keys_are_refused_by_name() {
     insta::assert_snapshot!(complaint("orphangrace = 60", ""), @"/config.toml:1:1: unknown key `orphangrace` [did you mean `orphanGrace`?]");
     insta::assert_snapshot!(complaint("[local]\nmemroy = \"1g\"", ""), @"/config.toml:2:1: unknown key `local.memroy` [did you mean `local.memory`?]");
-    insta::assert_snapshot!(complaint("zzz = 1", ""), @"/config.toml:1:1: unknown key `zzz` [known here: models, local, bashTimeout, orphanGrace, maxTurns, maxTokens, projectName, scale, defaultAgentScale, maxCallDepth, workQueueSize, resourceLockTimeout, defaultWaitTimeout, maxSuspended, onCallerExit, historyRetentionDays, unattended, webhooks, notify, limits, gateway, telemetry]");
+    insta::assert_snapshot!(complaint("zzz = 1", ""), @"/config.toml:1:1: unknown key `zzz` [known here: models, local, bashTimeout, orphanGrace, maxTurns, maxTokens, projectName]");
     insta::assert_snapshot!(complaint("scale = 3", ""), @"/config.toml:1:1: `scale` is not supported yet [remove it; a key is never ignored silently]");
     insta::assert_snapshot!(complaint("[gateway]\nport = 1", ""), @"/config.toml:1:2: `gateway` is not supported yet [remove it; a key is never ignored silently]");
-    insta::assert_snapshot!(complaint(MODEL, "[local]\ntimeout = 5"), @"/agents/a/config.toml:2:1: unknown key `local.timeout` [known here: image, memory, cpus, pids, tmpSize, tmpInodes, runtime]");
+    insta::assert_snapshot!(complaint(MODEL, "[local]\ntimeout = 5"), @"/agents/a/config.toml:2:1: unknown key `local.timeout` [`timeout` belongs above the first [section]]");
     insta::assert_snapshot!(complaint(MODEL, "schedule = \"* * * * *\""), @"/agents/a/config.toml:1:1: `schedule` is not supported yet [remove it; a key is never ignored silently]");
     insta::assert_snapshot!(complaint(MODEL, "[[tools]]\nname = \"bash\""), @"/agents/a/config.toml:1:3: `tools` is not supported yet [remove it; a key is never ignored silently]");
     for key in ["limits", "credentials", "webhooks", "hooks", "skills", "runtime", "source", "onSandboxLost"] {
         let said = complaint(MODEL, &format!("{key} = 1"));
         assert!(said.contains(&format!("config.toml:1:1: `{key}` is not supported yet")), "{said}");
+    }
+}
+
+/// What is easily written at the wrong place is sent to the right one.
+#[test]
+fn keys_at_the_wrong_place_are_sent_to_the_right_one() {
+    insta::assert_snapshot!(complaint("[local]\nmaxTurns = 3", ""), @"/config.toml:2:1: unknown key `local.maxTurns` [`maxTurns` belongs above the first [section]]");
+    insta::assert_snapshot!(complaint(&format!("{MODEL}maxTurns = 3"), ""), @"/config.toml:4:1: unknown key `models.main.maxTurns` [`maxTurns` belongs above the first [section]]");
+    // The words before the hint are the parser's.
+    let said = complaint(&format!("models = [\"main\"]\n{MODEL}"), "");
+    assert!(
+        said.ends_with("[a list `models = […]` belongs into an agent's config.toml; here are the models themselves]"),
+        "{said}"
+    );
+    // A key that would be refused is no help.
+    insta::assert_snapshot!(complaint(MODEL, "schedul = 1"), @"/agents/a/config.toml:1:1: unknown key `schedul` [known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens]");
+    for key in ["apiKey", "api_key", "token", "key"] {
+        let said = complaint(&format!("[models.x]\nprovider = \"google\"\nmodel = \"m\"\n{key} = \"sk-secret\""), "");
+        let what = format!("/config.toml:4:1: `models.x.{key}`: keys never stand in a project");
+        assert!(said.starts_with(&what) && !said.contains("sk-secret"), "{said}");
+        assert!(
+            said.contains("GEMINI_API_KEY or into ~/.config/runner/credentials/google_key/default/token"),
+            "{said}"
+        );
     }
 }
 
@@ -161,6 +185,12 @@ fn unknown_agents_get_near_names() {
     assert_eq!(near("helo"), ["hello"]);
     assert_eq!(near("zzz"), ["hello", "review"]);
     assert_eq!(near("Hello"), ["hello"]);
+    // A folder that is no agent is not meant.
+    std::fs::create_dir(root.join("agents/helloo")).unwrap();
+    assert_eq!(near("helo"), ["hello"]);
+    std::fs::create_dir(root.join("agents/Bad_Name")).unwrap();
+    let error = project.agent("Bad_Name").unwrap_err().to_string();
+    assert!(error.contains("cannot be an agent: its name is \"Bad_Name\""), "{error}");
 }
 
 #[test]
@@ -170,6 +200,7 @@ fn folders_that_are_no_agents_say_why() {
         ("agents/bare/notes", ""),
         ("agents/manifest/agent.yaml", ""),
         ("agents/empty/SKILL.md", "---\nname: empty\n---\n"),
+        ("agents/small/skill.md", "Do."),
         ("agents/other/SKILL.md", "---\nname: else\n---\nDo.\n"),
         ("Bad Name/SKILL.md", "Do."),
     ]);
@@ -179,11 +210,12 @@ fn folders_that_are_no_agents_say_why() {
         let error = project.agent(name).unwrap_err();
         format!("{error} [{}]", error.hint().unwrap_or_default()).replace(root.to_str().unwrap(), "")
     };
-    insta::assert_snapshot!(said("bare"), @"/agents/bare is not an agent: it has no SKILL.md [write its instructions into SKILL.md]");
+    insta::assert_snapshot!(said("bare"), @"/agents/bare: is not an agent: it has no SKILL.md [write its instructions into SKILL.md]");
+    insta::assert_snapshot!(said("small"), @"/agents/small: is not an agent: `skill.md` is not SKILL.md [rename it: mv skill.md SKILL.md]");
     insta::assert_snapshot!(said("manifest"), @"/agents/manifest/agent.yaml: manifests are not supported yet [write a SKILL.md and a config.toml beside it]");
     insta::assert_snapshot!(said("empty"), @"/agents/empty/SKILL.md: has no instructions [write below the front matter what the agent is to do]");
     insta::assert_snapshot!(said("other"), @r#"/agents/other/SKILL.md: `name` is "else", but the folder is "other" [make them equal, or drop `name`]"#);
-    insta::assert_snapshot!(said(root.join("Bad Name").to_str().unwrap()), @r#"/Bad Name cannot be an agent: its name is "Bad Name" [names are lower-case letters and digits with single hyphens between, at most 64]"#);
+    insta::assert_snapshot!(said(root.join("Bad Name").to_str().unwrap()), @r#"/Bad Name: cannot be an agent: its name is "Bad Name" [names are lower-case letters and digits with single hyphens between, at most 64]"#);
 }
 
 #[test]

@@ -108,28 +108,41 @@ impl Limits {
     /// Checks what was written against the ranges and each other, and fills in what was not.
     ///
     /// `host_cpus` is the engine's count of processors: a container cannot have more.
-    pub fn resolve(wanted: &Wanted, host_cpus: u32) -> Result<Limits, LimitsError> {
-        let host_cpus = host_cpus.max(1);
-        let memory = size("local.memory", wanted.memory.as_deref(), MEMORY_MIN, MEMORY_MAX)?.unwrap_or(MEMORY_DEFAULT);
-        let tmp_size = size("local.tmpSize", wanted.tmp_size.as_deref(), TMP_MIN, MEMORY_MAX)?
-            .unwrap_or_else(|| TMP_DEFAULT.min(memory / 4));
-        if tmp_size + SHM_SIZE > memory / 2 {
-            return Err(LimitsError::TmpTooLarge { tmp_size, memory });
+    ///
+    /// # Errors
+    /// Every limit that cannot be; limits are compared with each other only when each is within its range.
+    pub fn resolve(wanted: &Wanted, host_cpus: u32) -> Result<Limits, Vec<LimitsError>> {
+        let mut errors = Vec::new();
+        let memory = size("local.memory", wanted.memory.as_deref(), MEMORY_MIN, MEMORY_MAX);
+        let memory = memory.map(|memory| memory.unwrap_or(MEMORY_DEFAULT)).map_err(|error| errors.push(error));
+        let tmp_size = size("local.tmpSize", wanted.tmp_size.as_deref(), TMP_MIN, MEMORY_MAX);
+        let tmp_size = tmp_size.map_err(|error| errors.push(error));
+        let tmp_inodes = number("local.tmpInodes", wanted.tmp_inodes, &TMP_INODES);
+        let tmp_inodes = tmp_inodes.map_err(|error| errors.push(error));
+        let milli_cpus = milli_cpus(wanted.cpus, host_cpus.max(1)).map_err(|error| errors.push(error));
+        let pids = number("local.pids", wanted.pids, &PIDS).map_err(|error| errors.push(error));
+        let tmp_size = memory.and_then(|memory| {
+            let tmp_size = tmp_size?.unwrap_or_else(|| TMP_DEFAULT.min(memory / 4));
+            if tmp_size + SHM_SIZE > memory / 2 {
+                errors.push(LimitsError::TmpTooLarge { tmp_size, memory });
+            }
+            Ok(tmp_size)
+        });
+        let tmp_inodes = memory.and_then(|memory| {
+            let most = memory / MEMORY_PER_INODE;
+            let inodes = tmp_inodes?.map_or(TMP_INODES_DEFAULT.min(most), i64::unsigned_abs);
+            if inodes > most {
+                errors.push(LimitsError::TooManyInodes { inodes, memory });
+            }
+            Ok(inodes)
+        });
+        match (memory, milli_cpus, pids, tmp_size, tmp_inodes) {
+            (Ok(memory), Ok(milli_cpus), Ok(pids), Ok(tmp_size), Ok(tmp_inodes)) if errors.is_empty() => {
+                let pids = pids.map_or(PIDS_DEFAULT, |n| u32::try_from(n).unwrap_or(u32::MAX));
+                Ok(Limits { memory, milli_cpus, pids, tmp_size, tmp_inodes })
+            }
+            _ => Err(errors),
         }
-        let most_inodes = memory / MEMORY_PER_INODE;
-        let tmp_inodes = number("local.tmpInodes", wanted.tmp_inodes, &TMP_INODES)?
-            .map_or(TMP_INODES_DEFAULT.min(most_inodes), i64::unsigned_abs);
-        if tmp_inodes > most_inodes {
-            return Err(LimitsError::TooManyInodes { inodes: tmp_inodes, memory });
-        }
-        Ok(Limits {
-            memory,
-            milli_cpus: milli_cpus(wanted.cpus, host_cpus)?,
-            pids: number("local.pids", wanted.pids, &PIDS)?
-                .map_or(PIDS_DEFAULT, |n| u32::try_from(n).unwrap_or(u32::MAX)),
-            tmp_size,
-            tmp_inodes,
-        })
     }
 }
 
@@ -216,7 +229,7 @@ mod tests {
     use super::*;
 
     fn refused(wanted: &Wanted) -> String {
-        Limits::resolve(wanted, 4).unwrap_err().to_string()
+        Limits::resolve(wanted, 4).unwrap_err()[0].to_string()
     }
 
     fn memory(text: &str) -> Wanted {

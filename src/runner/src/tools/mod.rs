@@ -198,6 +198,11 @@ impl Registry {
         self.tools.iter().map(definition).collect()
     }
 
+    /// The names of the tools, sorted.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.tools.iter().map(|entry| entry.tool.name()).collect()
+    }
+
     /// Finds the tool and checks the arguments; numbers given as strings become numbers (T-1).
     ///
     /// # Errors
