@@ -33,8 +33,8 @@ const USES: [(&str, &str); 14] = [
 /// Arguments of `runner image check`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-Starts a sandbox of the image, as for an agent, asks it, and removes it. What an agent will miss is no
-failure: it may not need it.
+Starts a sandbox of the image, as for an agent, asks it, and removes it.
+What an agent will miss is no failure: it may not need it.
 
 Examples:
   runner image check runner/base
