@@ -43,7 +43,7 @@ Examples:
 Exit codes: 0 agents can run in it · 3 the engine has no such image, or failed · 6 it is refused")]
 pub struct CheckArgs {
     /// The image
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub image: String,
     /// Print JSON
     #[arg(long)]
