@@ -60,13 +60,12 @@ fn getting_started_can_be_typed() {
     let (mut typed, mut shown) = (String::new(), String::new());
     for line in blocks(page, "console").iter().flat_map(|block| block.lines()) {
         match line.strip_prefix("$ ") {
-            Some(command) => typed.extend([&command.replace("0190", "\"$(newest)\""), "\n"]),
+            Some(command) => typed.extend([command, "\n"]),
             None => shown.extend([line, "\n"]),
         }
     }
-    assert!(typed.contains("runner validate\n") && typed.contains("runner logs \"$(newest)\" --full\n"), "{typed}");
+    assert!(typed.contains("runner validate\n") && typed.contains("runner logs last --full\n"), "{typed}");
     let before = "set -euo pipefail\n\
-        newest() { runner ps --all --json | grep -o '\"session\":\"[^\"]*' | head -n 1 | cut -d'\"' -f4; }\n\
         editor() { mkdir notes && echo one >notes/a && [ -f \"$1\" ]; }\nEDITOR=editor\n";
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", &format!("{before}{typed}")]).current_dir(place.folder());

@@ -37,6 +37,12 @@ fn every_subcommand_has_examples() {
         assert!(after.contains(&example), "no example of {words:?} shows it: {after}");
         assert!(command.get_about().is_some(), "{words:?} does not say what it does");
     }
+    let mut cli = Cli::command();
+    cli.build();
+    for group in [&cli, cli.find_subcommand("image").expect("it is there")] {
+        let after = group.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(after.contains("Examples:\n  runner "), "{} has no examples", group.get_name());
+    }
 }
 
 /// CLI-1: also where a terminal is wider, and where there is none.

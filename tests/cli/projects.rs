@@ -40,7 +40,7 @@ done: the agent is done
 4 turns, 3 tool calls (0 failed), TIME; container ID is gone; exit code 0
 "#);
     insta::assert_snapshot!(run(&["ps", "--all"]), @"
-SESSION                               AGENT  STATE  STARTED              TOOK
+SESSION   AGENT  STATE  STARTED              TOOK
 SESSION  hello  done   TIME  TIME
 ");
     let listed = place.run(["ps", "--all", "--json"]).exits(0).json();

@@ -175,7 +175,7 @@ fn of_image() {
         told(&place, &Ran::from(command.output().expect("the program starts")))
     };
     insta::assert_snapshot!(said(&["ls"]), @"
-IMAGE                  ID            SIZE    FOR AGENTS
+IMAGE                  ID            SIZE    FOR AGENTS, AS FAR AS SEEN
 Odd Name               ID  4.3 MB  no: it is not an image reference; write name[:tag], like debian:12
 runner/minimal:latest  ID  4.3 MB  yes
 exit code 0
@@ -186,7 +186,7 @@ error: image runner-test/no-such:1 is not on this engine; fetch it (`docker pull
 exit code 3
 ");
     insta::assert_snapshot!(said(&["rm", "NO/NAME"]), @"
-error: image NO/NAME is refused: it is not an image reference; write name[:tag], like debian:12
+error: image NO/NAME is refused: upper case is not allowed in an image's name; write no/name
 exit code 6
 ");
     insta::assert_snapshot!(said(&["build", "--base", "arch"]), @"
@@ -198,7 +198,7 @@ exit code 2
 ");
     relay.rule("/images/json", Rule::Answer(json!([])));
     insta::assert_snapshot!(said(&["ls"]), @"
-IMAGE  ID  SIZE  FOR AGENTS
+IMAGE  ID  SIZE  FOR AGENTS, AS FAR AS SEEN
 the engine has none; `runner image build` makes one
 exit code 0
 ");

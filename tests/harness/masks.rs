@@ -17,6 +17,7 @@ impl Place {
         }
         for (pattern, name) in [
             (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "SESSION"),
+            (r"(?m)^[0-9a-f]{8}  ", "SESSION  "),
             (r"sha256:[0-9a-f]{64}", "DIGEST"),
             (r"\b[0-9a-f]{64}\b", "ID"),
             (r"\b[0-9a-f]{32}\b", "NAME"),

@@ -57,6 +57,9 @@ fn an_image_in_use_is_not_removed() {
     let removed = place.run(["image", "rm", image.name()]);
     assert_eq!(removed.exits(0).stdout, format!("removed {}\n", image.name()));
     place.run(["image", "rm", image.name()]).exits(3).complains("is not on this engine");
+    for command in ["rm", "check"] {
+        place.run(["image", command, ""]).exits(2).complains("<IMAGE>");
+    }
     place.run(["image", "rm", "../containers"]).exits(6).complains("not an image reference");
 }
 

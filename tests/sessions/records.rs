@@ -50,7 +50,7 @@ TIME assistant  turn 2 · 20 tokens in, 3 out
 TIME ended      done the agent is done
 "#);
     insta::assert_snapshot!(place.masked(&place.run(["ps", "--all"]).exits(0).stdout), @"
-SESSION                               AGENT   STATE  STARTED              TOOK
+SESSION   AGENT   STATE  STARTED              TOOK
 SESSION  worker  done   TIME  TIME
 ");
     assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  TOOK\n");
@@ -96,7 +96,7 @@ fn logs_are_followed_until_the_end() {
     follower.line_with("call       bash");
     assert_eq!(place.show(&id)["state"], "running");
     insta::assert_snapshot!(place.masked(&place.run(["ps"]).exits(0).stdout), @"
-SESSION                               AGENT   STATE    STARTED              TOOK
+SESSION   AGENT   STATE    STARTED              TOOK
 SESSION  worker  running  TIME  TIME
 ");
     place.run(["stop", &id]).exits(0);
@@ -118,6 +118,10 @@ fn unknown_sessions_are_usage() {
         place.run([command, &shared]).exits(2).complains(&shared);
     }
     place.run(["show", ""]).exits(2);
+    for named in [&second[second.len() - 8..], "last"] {
+        place.run(["show", named]).exits(0).prints(&second);
+    }
+    assert!(place.run(["ps", "--all"]).exits(0).stdout.contains(&format!("\n{}  ", &second[second.len() - 8..])));
 }
 
 /// `show --script` writes the session as a script that does the same again.

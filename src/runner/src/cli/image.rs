@@ -10,6 +10,14 @@ use clap::Subcommand;
 
 use crate::exit::Failure;
 
+/// Examples, for the help of all of them.
+pub(super) const AFTER: &str = "\
+Examples:
+  runner image build                       make runner/minimal
+  sudo runner image build --base debian    make runner/base
+  runner image ls
+  runner image check debian:12";
+
 /// What can be done with images.
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {

@@ -15,11 +15,11 @@ use crate::store::EventRow;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
-  runner logs 0190 --full
-  runner logs --follow 0190
-  runner logs 0190 --json | jq 'select(.kind == \"tool_finished\").body.cause'")]
+  runner logs last --full
+  runner logs --follow 5c1e09d7
+  runner logs last --json | jq 'select(.kind == \"tool_finished\").body.cause'")]
 pub struct LogsArgs {
-    /// The session's id, or a unique beginning of it
+    /// The session's id, a unique beginning or end of it, or `last`
     pub session: String,
     /// Go on as long as the session does
     #[arg(short, long)]
@@ -46,8 +46,8 @@ pub async fn run(args: LogsArgs) -> Result<u8, RecordsError> {
 
 async fn print(records: &Records, args: &LogsArgs, style: Style, out: &mut dyn Write) -> Result<u8, RecordsError> {
     let mut changes = records.store.watch();
-    let key = records.store.session(&args.session).await?;
-    let (id, key) = (key.id, key.key);
+    let session = records.meant(&args.session).await?;
+    let (id, key) = (session.id, session.key);
     let mut after = 0;
     loop {
         changes.mark_unchanged();

@@ -50,7 +50,7 @@ pub struct Cli {
 
 const AFTER: &str = "\
 Examples:
-  runner image build                     make the base image, without a registry
+  runner image build                     make runner/minimal, without a registry
   runner init mine && cd mine            make a project with an agent
   runner start --agent hello             run an agent of this project
   runner tool --agent hello bash '{\"command\": \"id\"}'
@@ -84,7 +84,7 @@ pub enum Command {
     /// Stop sessions
     Stop(stop::StopArgs),
     /// Make, list, check and remove images
-    #[command(subcommand)]
+    #[command(subcommand, after_help = image::AFTER)]
     Image(image::ImageCommand),
     /// Make a project with an agent that works at once
     Init(init::InitArgs),

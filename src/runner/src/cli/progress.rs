@@ -75,6 +75,8 @@ struct Seen {
     calls: u32,
     failed: u32,
     container: Option<String>,
+    /// How the model failed last in this turn, and how often.
+    failing: Option<(String, u32)>,
     /// What the model is writing.
     speech: Speech,
     /// Arguments of calls that run, by key.
@@ -150,17 +152,30 @@ fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Sty
         }
         Progress::Thinking { turn } => {
             seen.turns = *turn;
+            seen.failing = None;
             Vec::new()
         }
         Progress::Writing { text } => seen.speech.write(text),
         Progress::Text { text } => seen.speech.end(text),
         Progress::Retry { error, wait_ms } => {
             let mut lines = seen.speech.break_off();
-            lines.push(style.busy(&format!("the model failed: {error}; again in {}", took(*wait_ms))));
+            let wait = took(*wait_ms);
+            match &mut seen.failing {
+                // Said once, it need not be said again.
+                Some((words, times)) if words == error => {
+                    *times += 1;
+                    lines.push(style.busy(&format!("the model failed again ({times} times); again in {wait}")));
+                }
+                failing => {
+                    *failing = Some(((*error).to_owned(), 1));
+                    lines.push(style.busy(&format!("the model failed: {error}; again in {wait}")));
+                }
+            }
             lines
         }
         Progress::Fallback { from, to, error } => {
             let mut lines = seen.speech.break_off();
+            seen.failing = None;
             lines.push(style.busy(&format!("the model {from} failed: {error}; {to} is asked instead")));
             lines
         }
@@ -220,9 +235,9 @@ fn preview(text: &str, is_error: bool) -> String {
     let first = clipped(lines.next().unwrap_or_default());
     match (lines.clone().count(), lines.next_back()) {
         (1, Some(last)) if is_error => format!("{first} {}", clipped(last)),
-        (more, Some(last)) if is_error => format!("{first} (+{} lines) {}", more - 1, clipped(last)),
+        (more, Some(last)) if is_error => format!("{first} (+{}) {}", count(more as u64 - 1, "line"), clipped(last)),
         (0, _) => first,
-        (more, _) => format!("{first} (+{more} lines)"),
+        (more, _) => format!("{first} (+{})", count(more as u64, "line")),
     }
 }
 
@@ -267,6 +282,7 @@ mod tests {
             Progress::Thinking { turn: 1 },
             Progress::Text { text: "First\nthis." },
             Progress::Retry { error: "too many requests", wait_ms: 500 },
+            Progress::Retry { error: "too many requests", wait_ms: 900 },
             Progress::ToolStarted { key: "k/1/0", name: "bash", args },
             Progress::ToolFinished {
                 key: "k/1/0",
@@ -298,8 +314,9 @@ copied a to /tmp/a: 2 files, 30 bytes
 │ First
 │ this.
 the model failed: too many requests; again in 500 ms
+the model failed again (2 times); again in 900 ms
 ✗ bash {"command":"exit 3"} 12 ms exit
-  one (+1 lines) [exit code 3]
+  one (+1 line) [exit code 3]
 done: the agent is done
 1 turn, 1 tool call (1 failed), 1.2 s; container 0123456789ab is gone; exit code 0
 "#);

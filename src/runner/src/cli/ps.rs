@@ -78,12 +78,19 @@ fn row(session: &Session, condition: &Condition, now: i64) -> Vec<Cell> {
         Condition::Ended { failed: true, .. } | Condition::RunnerDied => Style::bad,
     };
     vec![
-        Cell::new(&session.id),
+        Cell::new(short(&session.id)),
         Cell::new(&session.agent),
         Cell::painted(&condition.words(), paint),
         Cell::new(&table::date_time(session.created_at)),
         Cell::new(&table::duration(until - session.created_at)),
     ]
+}
+
+/// The end of an id, which is random and enough to name a session; its beginning is the time, and sessions of one hour
+/// share most of it.
+fn short(id: &str) -> &str {
+    const SHOWN: usize = 8;
+    id.len().checked_sub(SHOWN).and_then(|from| id.get(from..)).unwrap_or(id)
 }
 
 /// A session as `ps --json` and `show --json` print it.

@@ -9,7 +9,7 @@ use crate::session::journal::JournalError;
 use crate::session::owner::{self, OwnerError};
 use crate::session::recovery::RecoveryError;
 use crate::state::{State, StateError};
-use crate::store::{Session, SqliteStore, Store, StoreError};
+use crate::store::{Session, SessionFilter, SqliteStore, Store, StoreError};
 
 /// The state directory and the store in it.
 pub(crate) struct Records {
@@ -30,6 +30,15 @@ impl Records {
     pub(crate) fn open_in(state: State) -> Result<Records, RecordsError> {
         let store = Arc::new(SqliteStore::open(state.root())?);
         Ok(Records { state, store })
+    }
+
+    /// The session that somebody means: by its id, a part of it, or `last` for the newest.
+    pub(crate) async fn meant(&self, asked: &str) -> Result<Session, StoreError> {
+        if asked != "last" {
+            return self.store.session(asked).await;
+        }
+        let newest = self.store.sessions(SessionFilter { limit: Some(1), ..SessionFilter::default() }).await?;
+        newest.into_iter().next().ok_or_else(|| StoreError::UnknownSession { id: asked.to_owned() })
     }
 
     /// What the session is doing, in a word or two.

@@ -16,11 +16,11 @@ use crate::store::Session;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
-  runner show 0190
-  runner show 0190 --json | jq .tokens
-  runner show 0190 --script >replay.json    a file for the script model")]
+  runner show last
+  runner show 5c1e09d7 --json | jq .tokens
+  runner show last --script >replay.json    a file for the script model")]
 pub struct ShowArgs {
-    /// The session's id, or a unique beginning of it
+    /// The session's id, a unique beginning or end of it, or `last`
     pub session: String,
     /// Print JSON
     #[arg(long, conflicts_with = "script")]
@@ -37,7 +37,7 @@ pub async fn run(args: ShowArgs) -> Result<u8, RecordsError> {
 }
 
 async fn print(records: &Records, args: &ShowArgs, style: Style, out: &mut dyn Write) -> Result<u8, RecordsError> {
-    let session = records.store.session(&args.session).await?;
+    let session = records.meant(&args.session).await?;
     let events = journal::load(&*records.store, session.key).await?;
     if args.script {
         let text = serde_json::to_string_pretty(&recording::script(&events)).unwrap_or_default();

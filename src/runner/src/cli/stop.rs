@@ -18,12 +18,12 @@ use crate::session::recovery::{Containers, OnEngine, is_finished, recover_sessio
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
-  runner stop 0190
-  runner stop 0190a 0190b --wait 5
+  runner stop 5c1e09d7
+  runner stop 5c1e09d7 80f3b2a6 --wait 5
 
 A sandbox that was kept, or that a runner which died left behind, is removed too.")]
 pub struct StopArgs {
-    /// Sessions' ids, or unique beginnings of them
+    /// Sessions' ids, or unique beginnings or ends of them
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Wait at most this many seconds for them to end

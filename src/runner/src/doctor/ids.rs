@@ -28,7 +28,11 @@ async fn range(accounts: &Accounts, engine: Option<&Usable>) -> Finding {
         Ok(ids) => ids,
         Err(error) => return Finding::from_error(CHECK, &error),
     };
-    let users = if engine.is_some() { format!("{} blocks in use", in_use.len()) } else { NO_ENGINE.to_owned() };
+    let users = match (engine, in_use.len()) {
+        (None, _) => NO_ENGINE.to_owned(),
+        (Some(_), 1) => "1 block in use".to_owned(),
+        (Some(_), blocks) => format!("{blocks} blocks in use"),
+    };
     let seen = format!("the next session gets the ids {} to {} ({users})", ids.agent, ids.first_tag + ids.tags - 1);
     if overlaps_wide(accounts) {
         let remedy =

@@ -105,6 +105,15 @@ fn waits_double_until_the_last_attempt() {
     }
 }
 
+/// M-RETRY-1: a server of this machine that is not started does not come by itself.
+#[test]
+fn a_server_that_is_not_there_is_asked_three_times() {
+    let absent = || Err(ModelError { absent: true, ..error(FailKind::Network, "no") });
+    let (answer, said, _) = ask(&retrying([absent(), absent(), absent(), absent()], |most| most), &request());
+    assert_eq!(answer.unwrap_err(), "Network: no (asked 3 times)");
+    assert_eq!(said, ["no; again in 500ms", "no; again in 1s"]);
+}
+
 /// M-RETRY-1: what will not pass is not asked again.
 #[test]
 fn what_cannot_pass_fails_at_once() {

@@ -173,6 +173,8 @@ pub struct ModelError {
     pub message: String,
     /// How long the provider wants to be left alone, if it says so.
     pub retry_after: Option<std::time::Duration>,
+    /// Nobody listens at an address of this machine: a server that is not started does not come by itself.
+    pub absent: bool,
 }
 
 /// Kinds of failure.
@@ -213,7 +215,7 @@ impl FailKind {
 impl ModelError {
     /// An error of this kind.
     pub fn new(kind: FailKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None }
+        Self { kind, message: message.into(), retry_after: None, absent: false }
     }
 
     pub(crate) fn cancelled() -> Self {

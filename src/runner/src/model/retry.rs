@@ -15,6 +15,9 @@ use super::{AssistantTurn, Model, ModelError, ModelEvent, TurnRequest};
 /// Times that one turn is asked for.
 pub(super) const ATTEMPTS: u32 = 6;
 
+/// The same for a server of this machine that is not there.
+const ATTEMPTS_ABSENT: u32 = 3;
+
 /// Longest wait after the first failure; it doubles with each.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
@@ -54,8 +57,8 @@ impl<M: Model> Retrying<M> {
                 Err(error) if error.kind.passes() => error,
                 other => return other,
             };
-            if attempt == ATTEMPTS {
-                error.message = format!("{} (asked {ATTEMPTS} times)", error.message);
+            if attempt >= if error.absent { ATTEMPTS_ABSENT } else { ATTEMPTS } {
+                error.message = format!("{} (asked {attempt} times)", error.message);
                 return Err(error);
             }
             let wait = error.retry_after.unwrap_or_default().saturating_add((self.jitter)(longest));

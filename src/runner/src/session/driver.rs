@@ -158,7 +158,10 @@ impl Driver<'_> {
         let mut turn = 0;
         loop {
             if u64::from(turn) >= self.limits.max_turns {
-                let words = format!("the limit of {} turns was reached", self.limits.max_turns);
+                let words = match self.limits.max_turns {
+                    1 => "the limit of 1 turn was reached".to_owned(),
+                    most => format!("the limit of {most} turns was reached"),
+                };
                 return Err(Conclusion::new(EndCause::MaxTurns, words));
             }
             // What has happened by now ends the session before the model is asked again.

@@ -48,7 +48,7 @@ contract! { sqlite Sqlite:
     a_stop_is_asked_for_once
     payloads_are_kept_once
     filters_select
-    prefixes_find_one_session
+    parts_of_ids_find_one_session
     unknown_sessions_are_refused
     changes_are_seen_elsewhere
     another_store_on_the_same_data_sees_everything
@@ -282,7 +282,7 @@ async fn filters_select(place: impl Place) {
     assert_eq!(list(with(Status::Unfinished)).await, ["d", "c", "a"]);
 }
 
-async fn prefixes_find_one_session(place: impl Place) {
+async fn parts_of_ids_find_one_session(place: impl Place) {
     let store = place.open();
     for id in ["0198-aa", "0198-ab", "0198-ab-2", "%"] {
         create(&*store, id).await;
@@ -291,12 +291,21 @@ async fn prefixes_find_one_session(place: impl Place) {
     assert_eq!(id("0198-aa").await, Ok("0198-aa".into()));
     assert_eq!(id("0198-ab").await, Ok("0198-ab".into()), "an exact id wins over a longer one");
     assert_eq!(id("0198-ab-").await, Ok("0198-ab-2".into()));
+    assert_eq!(id("aa").await, Ok("0198-aa".into()), "the end of an id");
+    assert_eq!(id("b-2").await, Ok("0198-ab-2".into()));
+    assert_eq!(id("98-a").await, Err(StoreError::UnknownSession { id: "98-a".into() }), "the middle is no name");
     assert_eq!(id("0%").await, Err(StoreError::UnknownSession { id: "0%".into() }));
     let ambiguous = id("0198-a").await.unwrap_err();
     assert_eq!(
         ambiguous.to_string(),
         "session \"0198-a\" could be any of 0198-aa, 0198-ab, 0198-ab-2; give more of it"
     );
+    create(&*store, "2-aa").await;
+    let ambiguous = id("aa").await.unwrap_err().to_string();
+    assert!(ambiguous.contains("any of 0198-aa, 2-aa;"), "{ambiguous}");
+    create(&*store, "aab").await;
+    let ambiguous = id("aa").await.unwrap_err().to_string();
+    assert!(ambiguous.contains("any of 0198-aa, 2-aa, aab;"), "a beginning and ends: {ambiguous}");
 }
 
 async fn unknown_sessions_are_refused(place: impl Place) {

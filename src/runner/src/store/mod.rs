@@ -82,8 +82,8 @@ pub trait Store: Send + Sync {
     /// try at once exactly one succeeds.
     fn take_over(&self, key: SessionKey, expected: Generation, owner: OwnerId) -> StoreFuture<'_, Generation>;
 
-    /// Finds a session by its id or a unique beginning of it.
-    fn session(&self, id_or_prefix: &str) -> StoreFuture<'_, Session>;
+    /// Finds a session by its id, or by a beginning or an end that no other's has.
+    fn session(&self, id_or_part: &str) -> StoreFuture<'_, Session>;
 
     /// Lists sessions, newest first.
     fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>>;
@@ -334,11 +334,11 @@ pub enum StoreError {
         /// As it was asked for.
         id: String,
     },
-    /// Several sessions begin like this.
-    #[error("session {prefix:?} could be any of {}; give more of it", .matches.join(", "))]
+    /// Several sessions begin or end like this.
+    #[error("session {part:?} could be any of {}; give more of it", .matches.join(", "))]
     Ambiguous {
         /// As it was asked for.
-        prefix: String,
+        part: String,
         /// At most five of them.
         matches: Vec<String>,
     },

@@ -163,21 +163,27 @@ impl Store for SqliteStore {
         self.write(Operation::TakeOver { key, expected, owner }).map(|new| new.map(Generation)).boxed()
     }
 
-    fn session(&self, id_or_prefix: &str) -> StoreFuture<'_, Session> {
-        let asked = id_or_prefix.to_owned();
+    fn session(&self, id_or_part: &str) -> StoreFuture<'_, Session> {
+        let asked = id_or_part.to_owned();
         self.read(move |db| {
-            // Ids are hexadecimal digits and hyphens, so everything that begins with the prefix sorts before this.
+            // Nearly everybody asks with a whole id: only a part of one is worth a look at all of them.
+            let exact =
+                db.prepare_cached(&format!("{SELECT} WHERE id = ?1"))?.query_row([&asked], session_of).optional()?;
+            if let Some(session) = exact {
+                return Ok(Ok(session));
+            }
+            // Ids are hexadecimal digits and hyphens, so everything that begins with the part sorts before this.
             let end = format!("{asked}\u{10ffff}");
             let mut found = db
-                .prepare_cached(&format!("{SELECT} WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 5"))?
+                .prepare_cached(&format!(
+                    "{SELECT} WHERE (id >= ?1 AND id < ?2) OR substr(id, -length(?1)) = ?1 ORDER BY id LIMIT 5"
+                ))?
                 .query_map(params![asked, end], session_of)?
                 .collect::<Result<Vec<_>, _>>()?;
-            let exact = found.first().is_some_and(|first| first.id == asked);
             Ok(match found.len() {
                 0 => Err(StoreError::UnknownSession { id: asked }),
                 1 => Ok(found.remove(0)),
-                _ if exact => Ok(found.remove(0)),
-                _ => Err(StoreError::Ambiguous { prefix: asked, matches: found.into_iter().map(|s| s.id).collect() }),
+                _ => Err(StoreError::Ambiguous { part: asked, matches: found.into_iter().map(|s| s.id).collect() }),
             })
         })
     }

@@ -33,8 +33,8 @@ const USES: [(&str, &str); 14] = [
 /// Arguments of `runner image check`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-Starts a sandbox of the image, as for an agent, asks it, and removes it. What an agent will miss is no
-failure: it may not need it.
+Starts a sandbox of the image, as for an agent, asks it, and removes it.
+What an agent will miss is no failure: it may not need it.
 
 Examples:
   runner image check runner/base
@@ -43,7 +43,7 @@ Examples:
 Exit codes: 0 agents can run in it · 3 the engine has no such image, or failed · 6 it is refused")]
 pub struct CheckArgs {
     /// The image
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub image: String,
     /// Print JSON
     #[arg(long)]

@@ -13,7 +13,8 @@ use crate::sandbox::image::{BASE, MINIMAL};
 /// Arguments of `runner image ls`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-The last column is what an image's settings show; `runner image check IMAGE` also looks inside.
+The last column is what an image's settings show, and no shell is seen there; `runner image check IMAGE`
+also looks inside.
 
 Examples:
   runner image ls
@@ -60,8 +61,12 @@ pub async fn run(args: LsArgs) -> Result<u8, Failure> {
         output::json(&Value::from(objects))
     } else {
         let none = rows.is_empty();
-        let printed =
-            table::write(&mut io::stdout().lock(), Style::of_stdout(), &["IMAGE", "ID", "SIZE", "FOR AGENTS"], &rows);
+        let printed = table::write(
+            &mut io::stdout().lock(),
+            Style::of_stdout(),
+            &["IMAGE", "ID", "SIZE", "FOR AGENTS, AS FAR AS SEEN"],
+            &rows,
+        );
         if none {
             eprintln!("the engine has none; `runner image build` makes one");
         }

@@ -13,7 +13,7 @@ Example:
   runner image rm runner/base")]
 pub struct RmArgs {
     /// The images
-    #[arg(required = true, value_name = "IMAGE")]
+    #[arg(required = true, value_name = "IMAGE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub images: Vec<String>,
 }
 

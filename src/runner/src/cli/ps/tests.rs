@@ -95,3 +95,21 @@ async fn every_condition_is_listed_as_what_it_is() {
     let none = shown(&place, PsArgs { agent: Some("other".into()), json: true, ..PsArgs::default() }).await;
     assert_eq!(none, "[]\n");
 }
+
+/// UUIDv7 begins with the time: sessions of one hour differ in their ends.
+#[tokio::test]
+async fn a_long_id_is_shown_by_its_end_which_names_the_session() {
+    let place = Place::new();
+    place.session("019a2b3c-4d5e-7000-8000-aaaa5c1e09d7").await;
+    place.session("019a2b3c-4d5e-7000-8000-bbbb80f3b2a6").await;
+    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @r"
+    SESSION   AGENT  STATE    STARTED              TOOK
+    80f3b2a6  hello  running  TIME  TOOK
+    5c1e09d7  hello  running  TIME  TOOK
+    ");
+    let json = shown(&place, PsArgs { json: true, ..PsArgs::default() }).await;
+    assert!(json.contains("019a2b3c-4d5e-7000-8000-aaaa5c1e09d7"), "{json}");
+    assert_eq!(place.records.meant("5c1e09d7").await.unwrap().id, "019a2b3c-4d5e-7000-8000-aaaa5c1e09d7");
+    assert_eq!(place.records.meant("last").await.unwrap().id, "019a2b3c-4d5e-7000-8000-bbbb80f3b2a6");
+    assert!(Place::new().records.meant("last").await.is_err());
+}

@@ -24,11 +24,13 @@ pub(super) struct Fault {
     /// What failed; may hold text of others.
     pub(super) words: String,
     pub(super) retry_after: Option<Duration>,
+    /// Nobody listens at an address of this machine.
+    pub(super) absent: bool,
 }
 
 impl Fault {
     pub(super) fn new(kind: FailKind, words: impl Into<String>) -> Self {
-        Self { kind, words: words.into(), retry_after: None }
+        Self { kind, words: words.into(), retry_after: None, absent: false }
     }
 
     /// A part of the answer that is not of the format.
@@ -49,7 +51,7 @@ impl Fault {
             words = format!("{words}: {}", cut(&said));
         }
         let retry_after = retry_after(headers, Timestamp::now()).or_else(|| retry_info(body));
-        Self { kind: kind_of(status.as_u16(), &code, &said), words, retry_after }
+        Self { kind: kind_of(status.as_u16(), &code, &said), words, retry_after, absent: false }
     }
 
     /// An error in the middle of a stream: an object with a message and perhaps a type or a code.
@@ -71,7 +73,7 @@ impl Fault {
             text = text.replace(key, "[key]");
         }
         let message = one_line(&text, 2 * WORDS);
-        ModelError { kind: self.kind, message, retry_after: self.retry_after }
+        ModelError { kind: self.kind, message, retry_after: self.retry_after, absent: self.absent }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -36,6 +37,8 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 pub(super) struct Http {
     client: Client,
     url: Url,
+    /// It is an address of this machine.
+    loopback: bool,
     headers: HeaderMap,
     provider: Provider,
     model: String,
@@ -76,6 +79,7 @@ impl Http {
         Ok(Self {
             client,
             url,
+            loopback,
             headers,
             provider: settings.provider,
             model: settings.model.clone(),
@@ -149,7 +153,12 @@ impl Http {
         let host = self.url.host_str().unwrap_or_default();
         let port = self.url.port().map_or_else(String::new, |port| format!(":{port}"));
         let kind = if error.is_timeout() { FailKind::Timeout } else { FailKind::Network };
-        Fault::new(kind, format!("cannot reach {host}{port}: {}", causes(&error)))
+        let (mut why, refused) = last_cause(&error);
+        let absent = self.loopback && refused;
+        if absent {
+            why.push_str("; is it running?");
+        }
+        Fault { absent, ..Fault::new(kind, format!("cannot reach {host}{port}: {why}")) }
     }
 }
 
@@ -277,6 +286,21 @@ fn headers(wire: Wire, key: Option<&SecretString>) -> Option<HeaderMap> {
     value.set_sensitive(true);
     headers.insert(name, value);
     Some(headers)
+}
+
+/// The innermost cause, which says what happened (those around it are the libraries' own layers), without the system's
+/// number for it; and whether it is that nobody listens.
+fn last_cause(error: &(dyn Error + 'static)) -> (String, bool) {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    let mut words = last.to_string();
+    if let Some(at) = words.rfind(" (os error ") {
+        words.truncate(at);
+    }
+    let refused = last.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+    (words, refused)
 }
 
 /// An error with its causes, each said once.

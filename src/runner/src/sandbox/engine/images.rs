@@ -29,7 +29,24 @@ impl Engine {
         let answer = self.docker.inspect_image(reference);
         match Engine::call("inspect the image", self.deadlines.ask, answer).await {
             Ok(inspect) => Image::judge(reference, inspect),
+            Err(EngineError::Answer { status: 404, .. }) => Err(self.absent(reference).await),
             Err(other) => Err(of_inspection(reference, other)),
+        }
+    }
+
+    /// The error for an image that is not there; it names one that was mistyped, if there is one.
+    async fn absent(&self, reference: &str) -> EngineError {
+        // The engine's list only makes the words better.
+        let listed = self.images().await.unwrap_or_default();
+        let names = listed.iter().map(|image| untagged(&image.name));
+        match nearest(untagged(reference), names.clone().chain([MINIMAL, BASE])) {
+            Some(name) => {
+                let make = how_to_make(name).filter(|_| names.clone().all(|there| there != name));
+                let make = make.map_or_else(String::new, |make| format!(" {make}"));
+                let remedy = format!("did you mean {name}?{make}");
+                EngineError::NoImage { reference: reference.to_owned(), remedy }
+            }
+            None => no_image(reference),
         }
     }
 
@@ -65,6 +82,7 @@ impl Engine {
         let inspect = Engine::call("inspect the image", self.deadlines.ask, self.docker.inspect_image(reference)).await;
         let id = match inspect {
             Ok(found) => found.id.unwrap_or_default(),
+            Err(EngineError::Answer { status: 404, .. }) => return Err(nothing_to_remove(reference)),
             Err(other) => return Err(of_inspection(reference, other)),
         };
         let users = self.containers_from(&id).await?;
@@ -73,7 +91,7 @@ impl Engine {
         }
         let answer = self.docker.remove_image(reference, None::<RemoveImageOptions>, None);
         match Engine::call("remove the image", self.deadlines.act, answer).await {
-            Err(EngineError::Answer { status: 404, .. }) => Err(no_image(reference)),
+            Err(EngineError::Answer { status: 404, .. }) => Err(nothing_to_remove(reference)),
             other => other.map(drop),
         }
     }
@@ -124,17 +142,47 @@ fn of_inspection(reference: &str, error: EngineError) -> EngineError {
 }
 
 fn not_a_reference(reference: &str) -> EngineError {
-    let reason = "it is not an image reference; write name[:tag], like debian:12".to_owned();
+    let lower = reference.to_lowercase();
+    let reason = if lower != reference && is_reference(reference) {
+        format!("upper case is not allowed in an image's name; write {lower}")
+    } else {
+        "it is not an image reference; write name[:tag], like debian:12".to_owned()
+    };
     EngineError::ImageRefused { reference: reference.to_owned(), reason }
 }
 
 fn no_image(reference: &str) -> EngineError {
-    let remedy = match reference.strip_suffix(":latest").unwrap_or(reference) {
-        MINIMAL => "make it: `runner image build`".to_owned(),
-        BASE => "make it: `sudo runner image build --base debian`".to_owned(),
-        _ => format!("fetch it (`docker pull {reference}`), or set local.image to another"),
-    };
+    let remedy = how_to_make(untagged(reference))
+        .map_or_else(|| format!("fetch it (`docker pull {reference}`), or set local.image to another"), str::to_owned);
     EngineError::NoImage { reference: reference.to_owned(), remedy }
+}
+
+fn nothing_to_remove(reference: &str) -> EngineError {
+    EngineError::NoImage {
+        reference: reference.to_owned(),
+        remedy: "`runner image ls` lists those that are".to_owned(),
+    }
+}
+
+/// How the images that we make are made.
+fn how_to_make(name: &str) -> Option<&'static str> {
+    match name {
+        MINIMAL => Some("make it: `runner image build`"),
+        BASE => Some("make it: `sudo runner image build --base debian`"),
+        _ => None,
+    }
+}
+
+fn untagged(reference: &str) -> &str {
+    reference.strip_suffix(":latest").unwrap_or(reference)
+}
+
+/// The name that a mistyped one was meant to be: two slips away at most. One that is right is no slip.
+fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const SLIPS: usize = 2;
+    let slips = names.map(|name| (strsim::damerau_levenshtein(given, name), name));
+    let (slips, name) = slips.min()?;
+    ((1..=SLIPS).contains(&slips) && given.len() > 3 * SLIPS).then_some(name)
 }
 
 /// Reads an answer to its end.
@@ -145,4 +193,27 @@ async fn drained<T>(
         line?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_slips_have_a_nearest_name() {
+        let nearest = |given| nearest(given, ["debian:12", BASE, MINIMAL].into_iter());
+        assert_eq!(nearest("runner/bsae"), Some(BASE));
+        assert_eq!(nearest("runner/minimla"), Some(MINIMAL));
+        assert_eq!(nearest("debain:12"), Some("debian:12"));
+        for given in ["runner/base", "alpine:3", "runner-test/no-such:1", "a"] {
+            assert_eq!(nearest(given), None, "{given}");
+        }
+    }
+
+    #[test]
+    fn upper_case_is_called_by_its_name() {
+        let said = not_a_reference("RUNNER/x").to_string();
+        assert_eq!(said, "image RUNNER/x is refused: upper case is not allowed in an image's name; write runner/x");
+        assert!(not_a_reference("Odd Name").to_string().contains("it is not an image reference"));
+    }
 }
