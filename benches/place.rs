@@ -58,7 +58,8 @@ impl Place {
             session,
             name: format!("runner-bench-{}", hex::encode(random)),
             image: image.to_owned(),
-            limits: Limits::resolve(wanted, self.engine.facts().ncpu)?,
+            limits: Limits::resolve(wanted, self.engine.facts().ncpu)
+                .map_err(|wrong| anyhow::anyhow!("limits: {wrong:?}"))?,
             runtime: None,
             orphan_grace: 600,
             agent: self.agent(),

@@ -4,11 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::Project;
 use super::agent::is_name;
 use super::error::ProjectError;
 use super::front_matter::Skill;
-use super::ModelSource;
+use super::{ModelSource, Project};
 
 /// Files of a new project, and what is in them.
 const PROJECT: [(&str, &str); 5] = [
