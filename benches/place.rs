@@ -58,7 +58,7 @@ impl Place {
             session,
             name: format!("runner-bench-{}", hex::encode(random)),
             image: image.to_owned(),
-            limits: Limits::resolve(wanted, self.engine.facts().ncpu)?,
+            limits: Limits::resolve(wanted, self.engine.facts().ncpu).map_err(|mut errors| errors.remove(0))?,
             runtime: None,
             orphan_grace: 600,
             agent: self.agent(),
