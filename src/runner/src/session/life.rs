@@ -261,7 +261,7 @@ impl Session<'_> {
             }
             if removed && recorded.is_ok() {
                 let (key, generation) = (self.journal.key(), self.journal.generation());
-                self.means.store.sandbox_removed(key, generation).await?;
+                self.means.store.sandbox_removed(key, generation).await.map_err(|error| unrecorded(&error))?;
             }
         }
         self.watcher.see(&Progress::Ended {
@@ -272,9 +272,14 @@ impl Session<'_> {
             text: &text,
             sandbox_removed: removed,
         });
-        recorded?;
+        recorded.map_err(|error| unrecorded(&error))?;
         Ok(Ended { cause, message })
     }
+}
+
+/// A session that was begun ends with the code of its cause, whatever the same failure would be before one begins.
+fn unrecorded(error: &StoreError) -> Failure {
+    Failure::new(EndCause::Store.exit_code(), error)
 }
 
 /// The end of a session whose sandbox could not be made; nothing of it is left.
