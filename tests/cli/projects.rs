@@ -138,7 +138,7 @@ hint: names are lower-case letters and digits with single hyphens between, at mo
 error: PROJECT/agents is not a project: it has no config.toml
 hint: an empty PROJECT/agents/config.toml makes it one
 ");
-    insta::assert_snapshot!(refused(&["validate", "nowhere"]), @"error: nowhere: No such file or directory (os error 2)");
+    insta::assert_snapshot!(refused(&["validate", "nowhere"]), @"error: nowhere: No such file or directory");
     assert_eq!(std::fs::read(place.project().join("config.toml")).expect("it is there"), config);
     assert!(!place.project().join("agents/hello").exists() && !place.project().join("models").exists());
 }

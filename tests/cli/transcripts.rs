@@ -265,7 +265,7 @@ hint: did you mean `script`?
 exit code 2
 "#);
     insta::assert_snapshot!(said(&["start", "--agent", "worker", "--in", "none"]), @"
-error: --in none: No such file or directory (os error 2)
+error: --in none: No such file or directory
 hint: name a file or folder of this machine: --in PATH[:/tmp/…]
 exit code 2
 ");

@@ -79,7 +79,7 @@ fn numbers_may_be_strings() {
 fn lost_results_are_a_failure() {
     let place = Place::new();
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
-    let said = "error: cannot write a result: No space left on device (os error 28)\n";
+    let said = "error: cannot write a result: No space left on device\n";
     let call = r#"{"command": "echo hello"}"#;
     let single = Ran::from(
         place.command(["tool", "--agent", "worker", "bash", call]).stdout(full()).output().expect("the program starts"),

@@ -44,7 +44,7 @@ error: PROJECT has no agent `zzz`
 hint: did you mean review, worker?
 ");
     insta::assert_snapshot!(start("../worker"), @"
-error: ../worker: No such file or directory (os error 2)
+error: ../worker: No such file or directory
 hint: name an agent of agents/, or the path of an agent's folder
 ");
     place.write("agents/empty/notes", "");

@@ -24,11 +24,11 @@ fn refused_at(place: &Place, host: &str) -> String {
 fn nobody_answers() {
     let place = Place::new();
     let at = |path: &str| format!("unix://{}", place.folder().join(path).display());
-    insta::assert_snapshot!(refused_at(&place, &at("none.sock")), @"error: no Docker engine is running at PLACE/none.sock (No such file or directory (os error 2)); start it (`systemctl start docker`), or set DOCKER_HOST to unix://<its socket>");
+    insta::assert_snapshot!(refused_at(&place, &at("none.sock")), @"error: no Docker engine is running at PLACE/none.sock (No such file or directory); start it (`systemctl start docker`), or set DOCKER_HOST to unix://<its socket>");
     std::fs::write(place.folder().join("file"), "").expect("a fresh folder");
     insta::assert_snapshot!(refused_at(&place, &at("file")), @"error: PLACE/file is not a socket; set DOCKER_HOST to unix://<the engine's socket>, or unset it");
     drop(UnixListener::bind(place.folder().join("left.sock")).expect("a fresh folder"));
-    insta::assert_snapshot!(refused_at(&place, &at("left.sock")), @"error: no Docker engine is running at PLACE/left.sock (Connection refused (os error 111)); start it (`systemctl start docker`), or set DOCKER_HOST to unix://<its socket>");
+    insta::assert_snapshot!(refused_at(&place, &at("left.sock")), @"error: no Docker engine is running at PLACE/left.sock (Connection refused); start it (`systemctl start docker`), or set DOCKER_HOST to unix://<its socket>");
     insta::assert_snapshot!(refused_at(&place, "/var/run/docker.sock"), @r#"error: DOCKER_HOST is "/var/run/docker.sock", which is no engine's address; unset it, or set it to unix:///var/run/docker.sock"#);
     insta::assert_snapshot!(refused_at(&place, "tcp://10.0.0.1:2375"), @r#"error: DOCKER_HOST is "tcp://10.0.0.1:2375", an engine on another machine; sandboxes share a socket with this host: unset it, or set it to unix:///var/run/docker.sock"#);
     insta::assert_snapshot!(refused_at(&place, "ssh://me@there"), @r#"error: DOCKER_HOST is "ssh://me@there", an engine on another machine; sandboxes share a socket with this host: unset it, or set it to unix:///var/run/docker.sock"#);

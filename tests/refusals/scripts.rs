@@ -32,7 +32,7 @@ fn in_the_file() {
     let place = Place::new();
     std::fs::remove_file(place.project().join("script.json")).expect("it is there");
     insta::assert_snapshot!(refused(&place, 2), @"
-error: PROJECT/script.json: No such file or directory (os error 2)
+error: PROJECT/script.json: No such file or directory
 hint: the model's `file` in config.toml names it, relative to that config.toml
 ");
 }

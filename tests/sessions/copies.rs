@@ -77,7 +77,7 @@ fn a_missing_source_begins_nothing() {
     let ran = place.run(["start", "--agent", "worker", "--in", "no-such"]);
     ran.exits(2);
     insta::assert_snapshot!(place.masked(&ran.stderr), @"
-error: --in no-such: No such file or directory (os error 2)
+error: --in no-such: No such file or directory
 hint: name a file or folder of this machine: --in PATH[:/tmp/…]
 ");
     assert_eq!(ran.stdout, "");

@@ -39,7 +39,7 @@ fn a_full_disk_can_be_looked_at() {
     let _mount = Mount::new(&place.state(), "size=24m,mode=700");
     let look = |id: &str, state: &str| {
         let filler = fill(&place.state());
-        place.run(["ps", "--all"]).exits(0).prints(id);
+        place.run(["ps", "--all"]).exits(0).prints(&id[id.len() - 8..]);
         assert_eq!(place.show(id)["state"], state);
         place.run(["logs", id]).exits(0).prints("started    worker");
         fs::remove_file(filler).expect("it is there");

@@ -107,7 +107,7 @@ fn tasks_come_in_three_ways() {
     let missing = run(["--task-file", "no-such.txt"]);
     missing.exits(2);
     insta::assert_snapshot!(place.masked(&missing.stderr), @"
-error: no-such.txt: No such file or directory (os error 2)
+error: no-such.txt: No such file or directory
 hint: name a text file, or - for standard input
 ");
 }

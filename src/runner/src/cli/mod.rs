@@ -150,10 +150,24 @@ fn report(failure: &Failure) -> ExitCode {
 
 /// Says on standard error what failed.
 fn complain(failure: &Failure) {
-    eprintln!("error: {}", sanitise::line(&failure.message));
+    eprintln!("error: {}", sanitise::line(&without_numbers(&failure.message)));
     if let Some(hint) = &failure.hint {
         eprintln!("hint: {}", sanitise::line(hint));
     }
+}
+
+/// Leaves out the system's numbers for errors, which stand behind their words: `(os error 2)`.
+fn without_numbers(message: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut parts = message.split(BEFORE);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => text.push_str(rest),
+            _ => text.extend([BEFORE, part]),
+        }
+    }
+    text
 }
 
 impl From<RecordsError> for Failure {
@@ -167,6 +181,12 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let said = "a: No such file (os error 2); b (Refused (os error 111)) (os error x) (os error ";
+        assert_eq!(without_numbers(said), "a: No such file; b (Refused) (os error x) (os error ");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

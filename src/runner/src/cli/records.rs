@@ -105,10 +105,16 @@ impl Condition {
             Condition::Ended { remains, .. } => remains.words(),
             _ => None,
         };
-        match remains {
-            Some(words) => format!("{} ({words})", self.as_str()),
-            None => self.as_str().to_owned(),
-        }
+        // These say themselves that it did not end well; `model` or `engine_gone` alone does not.
+        let plain = ["failed", "timeout", "stopped", "interrupted"];
+        let (state, cause) = match self {
+            Condition::Ended { cause, failed: true, .. } if !plain.contains(&cause.as_str()) => {
+                ("failed", Some(cause.as_str()))
+            }
+            _ => (self.as_str(), None),
+        };
+        let more: Vec<&str> = cause.into_iter().chain(remains).collect();
+        if more.is_empty() { state.to_owned() } else { format!("{state} ({})", more.join(", ")) }
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::super::records::Remains;
 use super::*;
 use crate::session::journal::{EndCause, Event, Journal, Started};
 use crate::session::owner::Owner;
@@ -112,4 +113,13 @@ async fn a_long_id_is_shown_by_its_end_which_names_the_session() {
     assert_eq!(place.records.meant("5c1e09d7").await.unwrap().id, "019a2b3c-4d5e-7000-8000-aaaa5c1e09d7");
     assert_eq!(place.records.meant("last").await.unwrap().id, "019a2b3c-4d5e-7000-8000-bbbb80f3b2a6");
     assert!(Place::new().records.meant("last").await.is_err());
+}
+
+#[test]
+fn a_failure_is_called_one() {
+    let ended = |cause: &str, failed, remains| Condition::Ended { cause: cause.to_owned(), failed, remains }.words();
+    assert_eq!(ended("model", true, Remains::Nothing), "failed (model)");
+    assert_eq!(ended("model", true, Remains::Kept), "failed (model, kept)");
+    assert_eq!(ended("timeout", true, Remains::Nothing), "timeout");
+    assert_eq!(ended("done", false, Remains::Kept), "done (kept)");
 }
