@@ -61,7 +61,8 @@ answer      Done: the greeting has this many words: 4
     insta::assert_snapshot!(run(&["logs", id]), @r#"
 TIME started    hello
 TIME informed   runner
-  {"container":"ID","staged":"ID"}
+  container: ID
+  staged: ID
 TIME assistant  turn 1 · 0 tokens in, 0 out
   I write the greeting.
   → write {"path":"/tmp/greeting.txt","content":"Hello from a box!\n"}

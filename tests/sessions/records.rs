@@ -37,7 +37,8 @@ answer      Done.
 TIME started    worker
   say hello
 TIME informed   runner
-  {"container":"ID","staged":"ID"}
+  container: ID
+  staged: ID
 TIME assistant  turn 1 · 10 tokens in, 2 out
   I look.
   → bash {"command":"echo hello; exit 3"}

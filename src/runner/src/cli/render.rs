@@ -45,7 +45,7 @@ pub fn text(event: &Event, style: Style, everything: bool) -> String {
         Event::Status(e) => heading(&mut out, style, "status", &sanitise::line(&e.text)),
         Event::Informed(e) => {
             heading(&mut out, style, "informed", &sanitise::line(&e.source));
-            body(&mut out, style, &e.content.to_string(), everything);
+            body(&mut out, style, &members(&e.content), everything);
         }
         Event::Suspended(e) => heading(&mut out, style, "suspended", &sanitise::line(&e.on.to_string())),
         Event::Resumed(e) => heading(&mut out, style, "resumed", &sanitise::line(&e.by.to_string())),
@@ -119,6 +119,17 @@ fn body(out: &mut String, style: Style, text: &str, everything: bool) {
     }
 }
 
+/// What arrived, for people: the members of an object a line each, anything else as it is.
+fn members(content: &Value) -> String {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match content {
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect::<Vec<_>>().join("\n")
+        }
+        other => plain(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +161,7 @@ mod tests {
             Event::ToolStarted(tool_started),
             Event::ToolFinished(finished),
             Event::Status(crate::session::journal::Status { text: n() }),
-            Event::Informed(crate::session::journal::Informed { source: n(), content: json!(nasty) }),
+            Event::Informed(crate::session::journal::Informed { source: n(), content: json!({ nasty: nasty }) }),
             Event::Suspended(crate::session::journal::Suspended { on: json!(nasty) }),
             Event::Resumed(crate::session::journal::Resumed { by: json!(nasty) }),
             Event::Returned(crate::session::journal::Returned { value: json!(nasty) }),
