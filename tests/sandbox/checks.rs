@@ -73,31 +73,14 @@ fn each_image_is_removed_for_itself() {
     assert_eq!(ran.stderr.lines().filter(|line| line.starts_with("error: image runner-test/no-such:")).count(), 2);
 }
 
-/// What the minimal image lacks is said; the base image has all of it.
+/// The base image has all that an agent may miss; `transcripts` has what is said of the minimal one.
 #[test]
-fn a_check_says_what_an_agent_will_miss() {
+fn the_base_image_lacks_nothing() {
     let place = Place::on(BASE);
     let whole = place.run(["image", "check", BASE, "--json"]).exits(0).json();
     assert_eq!((&whole["usable"], &whole["missing"]), (&json!(true), &json!([])));
     assert_eq!(whole["home"], "/tmp/home");
     assert_eq!(whole["certificates"], "/etc/ssl/certs/ca-certificates.crt");
-    let minimal = place.run(["image", "check", MINIMAL]);
-    let text = minimal.exits(0).stdout.lines().filter(|line| line.starts_with("lacks")).collect::<Vec<_>>().join("\n");
-    insta::assert_snapshot!(text, @"
-    lacks  git           no version control, no patches by git diff
-    lacks  python3       no Python scripts
-    lacks  pip3          no Python packages can be installed
-    lacks  node          no JavaScript
-    lacks  npm           no npm scripts
-    lacks  rg            no ripgrep in commands; the tools grep and find need none
-    lacks  curl          no HTTP from commands, for agents that have a network
-    lacks  jq            no JSON in shell lines
-    lacks  gcc           no C compiler
-    lacks  make          no Makefiles
-    lacks  ssh           no ssh, nor git over it, for agents that have a network
-    lacks  GNU tools     options of ls, sed, grep, find and their like that only GNU has
-    lacks  certificates  no HTTPS, for agents that have a network
-    ");
     place.assert_clean();
 }
 
