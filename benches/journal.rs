@@ -104,8 +104,9 @@ async fn journal(place: &Place) -> anyhow::Result<Journal> {
         owner,
         container: None,
         keep: false,
+        place: runner::store::Place::default(),
     };
-    let started = runner::store::NewEvent { kind: "started".into(), body: "{}".to_owned(), blobs: Vec::new() };
+    let started = runner::store::NewEvent { kind: "started".into(), body: "{}".to_owned(), ..Default::default() };
     let key = store.create_session(session, started).await?;
     Ok(Journal::new(store, key, Generation::FIRST))
 }

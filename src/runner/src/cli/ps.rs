@@ -45,8 +45,10 @@ async fn list(records: &Records, args: PsArgs, style: Style, out: &mut dyn Write
     // A project is recorded by its canonical path; one that is gone by now is looked for as it was typed.
     let project = args.project.map(|path| std::fs::canonicalize(&path).unwrap_or(path).display().to_string());
     let status = if args.all { Status::Any } else { Status::Live };
-    let sessions =
-        records.store.sessions(SessionFilter { project, agent: args.agent, status, limit: args.limit }).await?;
+    let sessions = records
+        .store
+        .sessions(SessionFilter { project, agent: args.agent, status, limit: args.limit, tree: None })
+        .await?;
     let now = records.store.now().await?;
     let mut rows = Vec::new();
     let mut objects = Vec::new();

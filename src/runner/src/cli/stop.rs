@@ -110,7 +110,7 @@ async fn stop_one<C: Containers>(
     let ended_before = session.end.is_some();
     let left = ended_before && !is_finished(&session);
     if !ended_before {
-        store.request_stop(session.key, who()).await?;
+        store.request_stop(session.key, who(), crate::store::StopHow::Orderly).await?;
     }
     loop {
         changes.mark_unchanged();

@@ -141,6 +141,7 @@ impl Probe<'_> {
             owner: owner.id().clone(),
             container: Some(name.clone()),
             keep: false,
+            place: crate::store::Place::default(),
         };
         let key = self
             .store
@@ -194,8 +195,9 @@ impl Running {
                     key: &format!("{}/1/{check}", self.id),
                     remaining: Duration::from_secs(TRY),
                     cancel: &CancellationToken::new(),
+                    fleet: None,
                 };
-                ready.run(context).await
+                ready.result(context).await
             }
             Err(refused) => *refused,
         };

@@ -76,8 +76,12 @@ impl Caller<'_> {
                     key: &key,
                     remaining: order.remaining,
                     cancel: order.cancel,
+                    fleet: None,
                 };
-                ready.run(context).await
+                match ready.run(context).await? {
+                    crate::tools::Said::Result(result) | crate::tools::Said::Recorded(result) => result,
+                    crate::tools::Said::Suspended => ToolResult::default(),
+                }
             }
             Err(refused) => *refused,
         };

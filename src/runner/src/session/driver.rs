@@ -115,8 +115,8 @@ async fn stopped(caller: Caller<'_>) -> String {
     let mut changes = store.watch();
     loop {
         // A store that cannot be read fails the journal too, which ends the session with its reason.
-        if let Ok(Some(by)) = store.stop_requested(caller.journal.key()).await {
-            return by;
+        if let Ok(Some(request)) = store.stop_requested(caller.journal.key()).await {
+            return request.by;
         }
         tokio::time::sleep(LOOK_AGAIN).await;
         if changes.changed().await.is_err() {

@@ -150,6 +150,7 @@ impl World {
             owner: OwnerId { id: "me".to_owned(), host: "here".to_owned() },
             container: None,
             keep: false,
+            place: crate::store::Place::default(),
         };
         let started = Event::Started(Started::default()).to_row();
         let key = store.create_session(session, started).await.unwrap();
@@ -356,7 +357,7 @@ fn a_stop_request_ends_the_session() {
             while world.hands.running.get() == 0 {
                 tokio::task::yield_now().await;
             }
-            world.store.request_stop(world.key, "somebody".to_owned()).await.unwrap();
+            world.store.request_stop(world.key, "somebody".to_owned(), crate::store::StopHow::Orderly).await.unwrap();
         };
         let (end, ()) = tokio::join!(world.run(json!([{"calls": [bash("a", "sleep")]}])), request);
         assert_eq!(end, conclusion(EndCause::Stopped, "stopped by somebody", ""));

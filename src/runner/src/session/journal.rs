@@ -326,7 +326,11 @@ impl Event {
             Event::Returned(b) => payload::encode(b),
             Event::Ended(b) => payload::encode(b),
         };
-        NewEvent { kind: Cow::Borrowed(self.kind()), body, blobs }
+        let tokens = match self {
+            Event::Assistant(turn) => turn.usage.input + turn.usage.output,
+            _ => 0,
+        };
+        NewEvent { kind: Cow::Borrowed(self.kind()), body, blobs, tokens }
     }
 
     /// Reads a row, fetching the payloads that left its body.
@@ -421,9 +425,11 @@ impl Journal {
             exit_code: cause.exit_code(),
             message: message.clone(),
             sandbox_removed,
+            text: None,
         };
         let ended = Event::Ended(Ended { cause, message }).to_row();
-        self.store.end_session(self.key, self.generation, end, ended).await
+        let seat = crate::store::Seat { key: self.key, generation: self.generation };
+        self.store.end_session(seat, end, crate::store::CallsAfter::GoOn, ended).await
     }
 }
 

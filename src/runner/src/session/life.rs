@@ -76,6 +76,7 @@ pub(crate) async fn live(
         owner: means.owner.id().clone(),
         container: Some(name.clone()),
         keep: plan.keep,
+        place: crate::store::Place::default(),
     };
     let key = means.store.create_session(new, Event::Started(plan.started.clone()).to_row()).await?;
     let session = Session {

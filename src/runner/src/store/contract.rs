@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Blob, Container, End, EventRow, Generation, NewEvent, NewSession, OwnerId, Session, SessionFilter, SessionKey,
-    SqliteStore, Status, Store, StoreError,
+    Blob, CallsAfter, Container, End, EventRow, Generation, NewEvent, NewSession, OwnerId, Place as FleetPlace, Seat,
+    Session, SessionFilter, SessionKey, SqliteStore, Status, StopHow, StopRequest, Store, StoreError,
 };
 
 /// A place where stores can be opened, several on the same data too.
@@ -68,15 +68,16 @@ pub(crate) fn new_session(id: &str) -> NewSession {
         owner: owner("o1"),
         container: Some("runner-1".into()),
         keep: false,
+        place: FleetPlace::default(),
     }
 }
 
 pub(crate) fn line(body: &str) -> NewEvent {
-    NewEvent { kind: "status".into(), body: body.into(), blobs: Vec::new() }
+    NewEvent { kind: "status".into(), body: body.into(), ..NewEvent::default() }
 }
 
 pub(crate) fn done() -> End {
-    End { cause: "done".into(), exit_code: 0, message: "it is done".into(), sandbox_removed: true }
+    End { cause: "done".into(), exit_code: 0, message: "it is done".into(), sandbox_removed: true, text: None }
 }
 
 const FIRST: Generation = Generation::FIRST;
@@ -109,13 +110,21 @@ async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
         keep: false,
         created_at,
         stop_requested_by: None,
+        state: super::SessionState::Active,
+        slotted: false,
+        parent: None,
+        root: key,
+        depth: 0,
+        status: None,
+        tokens: 0,
+        overcommit: false,
         end: None,
     };
     assert_eq!(found, expected);
 
     let container = Container { name: "runner-2".into(), id: Some("c0ffee".into()) };
     store.set_container(key, FIRST, container.clone()).await.unwrap();
-    store.end_session(key, FIRST, done(), line("{}")).await.unwrap();
+    store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
     let found = store.session("a-1").await.unwrap();
     let ended_at = found.end.as_ref().unwrap().1;
     assert!(ended_at >= created_at);
@@ -171,7 +180,7 @@ async fn a_background_failure_is_told_once_and_leaves_no_hole(place: impl Place)
     // Another session's verbs, a reader and somebody who asks for a stop do not take the message away.
     store.append(other, FIRST, line("1")).await.unwrap();
     assert_eq!(bodies(&*store, key).await, ["{}", "1"]);
-    store.request_stop(key, "me".into()).await.unwrap();
+    store.request_stop(key, "me".into(), StopHow::Orderly).await.unwrap();
     let fenced = StoreError::Fenced { session: "a".into() };
     assert_eq!(store.append(key, FIRST, line("2")).await, Err(fenced.clone()));
     assert_eq!(store.append(key, FIRST, line("2")).await, Ok(3));
@@ -190,7 +199,10 @@ async fn a_stale_generation_is_fenced(place: impl Place) {
     let container = Container { name: "x".into(), id: None };
     assert_eq!(store.append(key, FIRST, line("1")).await, Err(fenced.clone()));
     assert_eq!(store.set_container(key, FIRST, container).await, Err(fenced.clone()));
-    assert_eq!(store.end_session(key, FIRST, done(), line("1")).await, Err(fenced.clone()));
+    assert_eq!(
+        store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("1")).await,
+        Err(fenced.clone())
+    );
     assert_eq!(store.sandbox_removed(key, FIRST).await, Err(fenced.clone()));
     assert_eq!(store.take_over(key, FIRST, owner("o3")).await, Err(fenced));
     let found = store.session("a").await.unwrap();
@@ -214,10 +226,13 @@ async fn an_ended_session_is_closed(place: impl Place) {
     let key = create(&*store, "a").await;
     let mut end = done();
     end.sandbox_removed = false;
-    store.end_session(key, FIRST, end.clone(), line("end")).await.unwrap();
+    store.end_session(Seat { key, generation: FIRST }, end.clone(), CallsAfter::GoOn, line("end")).await.unwrap();
     let ended = StoreError::Ended { session: "a".into() };
     assert_eq!(store.append(key, FIRST, line("1")).await, Err(ended.clone()));
-    assert_eq!(store.end_session(key, FIRST, done(), line("1")).await, Err(ended.clone()));
+    assert_eq!(
+        store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("1")).await,
+        Err(ended.clone())
+    );
     assert_eq!(store.take_over(key, FIRST, owner("o2")).await, Err(ended));
     assert_eq!(bodies(&*store, key).await, ["{}", "end"]);
     assert_eq!(store.session("a").await.unwrap().end.unwrap().0, end);
@@ -231,13 +246,13 @@ async fn a_stop_is_asked_for_once(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     assert_eq!(store.stop_requested(key).await, Ok(None));
-    store.request_stop(key, "ann".into()).await.unwrap();
-    store.request_stop(key, "bob".into()).await.unwrap();
-    assert_eq!(store.stop_requested(key).await, Ok(Some("ann".into())));
+    store.request_stop(key, "ann".into(), StopHow::Orderly).await.unwrap();
+    store.request_stop(key, "bob".into(), StopHow::Orderly).await.unwrap();
+    assert_eq!(store.stop_requested(key).await, Ok(Some(StopRequest { by: "ann".into(), how: StopHow::Orderly })));
     assert_eq!(store.session("a").await.unwrap().stop_requested_by, Some("ann".into()));
     let ended = create(&*store, "b").await;
-    store.end_session(ended, FIRST, done(), line("{}")).await.unwrap();
-    store.request_stop(ended, "ann".into()).await.unwrap();
+    store.end_session(Seat { key: ended, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
+    store.request_stop(ended, "ann".into(), StopHow::Orderly).await.unwrap();
     assert_eq!(store.stop_requested(ended).await, Ok(None));
 }
 
@@ -268,7 +283,7 @@ async fn filters_select(place: impl Place) {
         let key = store.create_session(session, line("{}")).await.unwrap();
         if id == "b" || id == "c" {
             let end = End { sandbox_removed: id == "b", ..done() };
-            store.end_session(key, FIRST, end, line("{}")).await.unwrap();
+            store.end_session(Seat { key, generation: FIRST }, end, CallsAfter::GoOn, line("{}")).await.unwrap();
         }
     }
     let list = async |filter: SessionFilter| ids(store.sessions(filter).await.unwrap());
@@ -315,8 +330,8 @@ async fn unknown_sessions_are_refused(place: impl Place) {
         assert!(matches!(answer, Err(StoreError::UnknownSession { .. })), "{answer:?}");
     };
     unknown(store.append(key, FIRST, line("1")).await.map(drop));
-    unknown(store.end_session(key, FIRST, done(), line("1")).await);
-    unknown(store.request_stop(key, "me".into()).await);
+    unknown(store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("1")).await);
+    unknown(store.request_stop(key, "me".into(), StopHow::Orderly).await);
     unknown(store.stop_requested(key).await.map(drop));
     unknown(store.take_over(key, FIRST, owner("o")).await.map(drop));
     assert_eq!(store.events(key, 0, 9).await, Ok(vec![]));

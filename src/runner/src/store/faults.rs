@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contract::{done, line, new_session, owner};
-use super::{Blob, Generation, SessionFilter, SqliteStore, Store, StoreError};
+use super::{Blob, CallsAfter, Generation, Seat, SessionFilter, SqliteStore, Store, StoreError};
 
 /// Says to a child process of this test binary what it is to do, and where.
 const ROLE: &str = "RUNNER_TEST_STORE_ROLE";
@@ -48,7 +48,10 @@ async fn child() {
                     store.append_later(key, FIRST, line(&n.to_string())).await;
                 }
             }
-            store.end_session(key, FIRST, done(), line("end")).await.unwrap();
+            store
+                .end_session(Seat { key: key, generation: FIRST }, done(), CallsAfter::GoOn, line("end"))
+                .await
+                .unwrap();
         }
         ("take", id) => {
             let store = open(&folder);
@@ -169,7 +172,7 @@ async fn a_full_disk_is_named_and_survived() {
     let store = open(disk.path());
     assert_eq!(store.events(key, 0, usize::MAX).await.unwrap().len(), before);
     store.append(key, FIRST, line(&body)).await.unwrap();
-    store.end_session(key, FIRST, done(), line("{}")).await.unwrap();
+    store.end_session(Seat { key: key, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
     drop(store);
     assert_eq!(integrity(disk.path()), "ok");
 

@@ -24,6 +24,7 @@
 //!
 //! The store knows nothing of what an event means: a kind, and a body of JSON text.
 
+mod fleet;
 mod operation;
 mod queue;
 mod schema;
@@ -41,9 +42,15 @@ use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+pub use fleet::{
+    CallAnswer, CallRecord, CallRequest, CallStatus, CallsAfter, Claimed, InboxEvent, Lines, Lock, LockAnswer,
+    NewInboxEvent, Place, Pruned, ReleaseAnswer, ReturnAnswer, Scope, Seat, SessionState, Slots, StopHow, StopRequest,
+    Wait, WaitAnswer, WaitOn, WaitRequest, Waited, Woken,
+};
 pub use sqlite::SqliteStore;
 
 /// What a verb of the store returns.
@@ -66,17 +73,125 @@ pub trait Store: Send + Sync {
     /// Records which container belongs to the session: its name before it is created, its id after.
     fn set_container(&self, key: SessionKey, generation: Generation, container: Container) -> StoreFuture<'_, ()>;
 
-    /// Ends a session: its row and its last journal line, with full durability.
-    fn end_session(&self, key: SessionKey, generation: Generation, end: End, ended: NewEvent) -> StoreFuture<'_, ()>;
+    /// Ends a session: its row and its last journal line, with full durability. In the same transaction its locks are
+    /// free (S-UNLOCK-2), its slot is, the calls that it serves are answered (S-CHECK-1) and whoever waits for them is
+    /// woken, and `calls` happens to those that it made (S-CALL-4).
+    fn end_session(&self, seat: Seat, end: End, calls: CallsAfter, ended: NewEvent) -> StoreFuture<'_, ()>;
 
     /// Records that container and folder of an ended session are gone.
     fn sandbox_removed(&self, key: SessionKey, generation: Generation) -> StoreFuture<'_, ()>;
 
-    /// Asks the owner of a session to stop it. The first request stands; on an ended session nothing happens.
-    fn request_stop(&self, key: SessionKey, by: String) -> StoreFuture<'_, ()>;
+    /// Asks whoever drives a session to stop it, and with [`StopHow::Kill`] its whole call tree. The first request
+    /// stands, but a kill overrides a stop; on an ended session nothing happens.
+    fn request_stop(&self, key: SessionKey, by: String, how: StopHow) -> StoreFuture<'_, ()>;
 
     /// Says who asked for the session to be stopped, if somebody did.
-    fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<String>>;
+    fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<StopRequest>>;
+
+    /// Gives a slot to the next session of a project: woken ones first, in the order they were woken; then queued ones,
+    /// first in first out for each agent, and of several agents the one that got a slot longest ago. A queued or woken
+    /// session that closes a cycle of slot holders is given one above the limits (S-CALL-3). Agents that are paused get
+    /// none. The session is active then, owned by `owner`; `container` is the name of its container if it has none yet.
+    fn claim(
+        &self,
+        project: String,
+        slots: Slots,
+        scope: Scope,
+        owner: OwnerId,
+        container: String,
+        lines: Lines<Claimed>,
+    ) -> StoreFuture<'_, Option<Claimed>>;
+
+    /// Acquires or renews a lock for `ttl` milliseconds (S-LOCK-2 to S-LOCK-6), with full durability.
+    fn acquire_lock(
+        &self,
+        seat: Seat,
+        resource: String,
+        ttl: i64,
+        lines: Lines<LockAnswer>,
+    ) -> StoreFuture<'_, LockAnswer>;
+
+    /// Releases a lock (S-UNLOCK-1).
+    fn release_lock(&self, seat: Seat, resource: String, lines: Lines<ReleaseAnswer>)
+    -> StoreFuture<'_, ReleaseAnswer>;
+
+    /// Lists the locks that have not expired, of one project or all.
+    fn locks(&self, project: Option<String>) -> StoreFuture<'_, Vec<Lock>>;
+
+    /// Calls another agent: delivers to the oldest waiting session that takes it, or queues a new one (S-CALL-1,
+    /// S-CALL-2).
+    fn call_agent(&self, seat: Seat, call: CallRequest, lines: Lines<CallAnswer>) -> StoreFuture<'_, CallAnswer>;
+
+    /// Says how a call of this session stands, and notes that it has seen the result; none when it made no such call
+    /// (S-CHECK-1).
+    fn check_call(
+        &self,
+        seat: Seat,
+        call_id: String,
+        lines: Lines<Option<CallRecord>>,
+    ) -> StoreFuture<'_, Option<CallRecord>>;
+
+    /// Lists calls without an answer, of one project or all, oldest first.
+    fn calls(&self, project: Option<String>) -> StoreFuture<'_, Vec<CallRecord>>;
+
+    /// Sets the answer to the latest delivered call that has none yet, which it completes, else to the call that started
+    /// the session, which its end completes (S-RETURN-1).
+    fn return_value(&self, seat: Seat, value: Value, lines: Lines<ReturnAnswer>) -> StoreFuture<'_, ReturnAnswer>;
+
+    /// Says what the session is doing (S-STATUS-1).
+    fn set_status(&self, seat: Seat, text: String, lines: Lines<()>) -> StoreFuture<'_, ()>;
+
+    /// Begins a wait: answers with a trigger that is there already (S-WAIT-4, S-WAIT-5), or makes the session wait and
+    /// frees its slot, with full durability.
+    fn wait(&self, seat: Seat, wait: WaitRequest, lines: Lines<WaitAnswer>) -> StoreFuture<'_, WaitAnswer>;
+
+    /// Notes whether the container of a waiting session is paused. A session that has gone on meanwhile is no error.
+    fn set_paused(&self, seat: Seat, paused: bool) -> StoreFuture<'_, ()>;
+
+    /// Returns the wait of a session that waits, was woken, or goes on and has not answered the waiting call yet.
+    fn wait_of(&self, key: SessionKey) -> StoreFuture<'_, Option<Wait>>;
+
+    /// Answers the call that waited, and forgets the wait. The session is active again.
+    fn finish_wait(&self, seat: Seat, lines: Lines<Waited>) -> StoreFuture<'_, Waited>;
+
+    /// Lists waits with a number above `after`, of one project or all, oldest first, woken ones included.
+    fn waits(&self, project: Option<String>, after: i64) -> StoreFuture<'_, Vec<Wait>>;
+
+    /// Wakes the sessions of a project whose waits are past their deadline; returns their ids.
+    fn expire_waits(&self, project: String) -> StoreFuture<'_, Vec<String>>;
+
+    /// When the next wait of a project gives up, in milliseconds since 1970.
+    fn next_deadline(&self, project: String) -> StoreFuture<'_, Option<i64>>;
+
+    /// Keeps an event from outside, with full durability; returns its position in the inbox.
+    fn accept(&self, event: NewInboxEvent) -> StoreFuture<'_, i64>;
+
+    /// The position of a project's newest event, 0 before the first.
+    fn inbox_position(&self, project: String) -> StoreFuture<'_, i64>;
+
+    /// Lists the newest events of a project, newest first.
+    fn inbox(&self, project: String, limit: usize) -> StoreFuture<'_, Vec<InboxEvent>>;
+
+    /// Lists the events of a project that were accepted and not matched yet, oldest first.
+    fn unmatched(&self, project: String) -> StoreFuture<'_, Vec<InboxEvent>>;
+
+    /// Says which waits an event matches, with full durability: those that still wait, and began before it or with it
+    /// among what they count, are woken (S-WAIT-9). No event wakes a session twice. Returns the ids of those woken.
+    fn wake(&self, event: i64, waits: Vec<i64>) -> StoreFuture<'_, Vec<String>>;
+
+    /// Pauses or unpauses an agent of a project, or all of it: paused ones get no slot for new sessions.
+    fn pause_agent(&self, project: String, agent: Option<String>, paused: bool) -> StoreFuture<'_, ()>;
+
+    /// Lists a project's paused agents; an empty name stands for all of it.
+    fn paused_agents(&self, project: String) -> StoreFuture<'_, Vec<String>>;
+
+    /// Tokens that a session's call tree has used, and may use.
+    fn tree_tokens(&self, key: SessionKey) -> StoreFuture<'_, (u64, Option<u64>)>;
+
+    /// Removes what is older than `before` (milliseconds since 1970) of a project: ended sessions of call trees that are
+    /// over, with their journals and calls, events of the inbox, and payloads that nothing names any more. Does at most a
+    /// few hundred rows at a time; whoever wants all of it asks until nothing is removed.
+    fn prune(&self, project: String, before: i64) -> StoreFuture<'_, Pruned>;
 
     /// Makes `owner` the owner of a session that is still at `expected`, and returns its new generation. Of several who
     /// try at once exactly one succeeds.
@@ -145,6 +260,8 @@ pub struct NewSession {
     pub container: Option<String>,
     /// Leave the sandbox when the session ends.
     pub keep: bool,
+    /// Its place in the fleet.
+    pub place: Place,
 }
 
 /// A session's container.
@@ -167,6 +284,8 @@ pub struct End {
     pub message: String,
     /// Its container and folder are gone.
     pub sandbox_removed: bool,
+    /// What the agent said last: the answer to whoever called it, when it ended well and returned no value.
+    pub text: Option<String>,
 }
 
 /// A session as it is recorded.
@@ -192,6 +311,22 @@ pub struct Session {
     pub created_at: i64,
     /// Who asked for it to be stopped.
     pub stop_requested_by: Option<String>,
+    /// Where it stands.
+    pub state: SessionState,
+    /// It takes part in the fleet: it was queued, and holds a slot while it is active.
+    pub slotted: bool,
+    /// Id of the session that called it.
+    pub parent: Option<String>,
+    /// The root of its call tree; its own key when nobody called it.
+    pub root: SessionKey,
+    /// Calls between the root and it.
+    pub depth: u32,
+    /// What it says that it is doing.
+    pub status: Option<String>,
+    /// Tokens it has used.
+    pub tokens: u64,
+    /// It holds a slot above `scale`.
+    pub overcommit: bool,
     /// How and when (milliseconds since 1970) it ended; nothing while it is live.
     pub end: Option<(End, i64)>,
 }
@@ -205,6 +340,8 @@ pub struct SessionFilter {
     pub agent: Option<String>,
     /// Only those in this condition.
     pub status: Status,
+    /// Only of this call tree, by its root.
+    pub tree: Option<SessionKey>,
     /// Most sessions; all when absent.
     pub limit: Option<usize>,
 }
@@ -224,7 +361,7 @@ pub enum Status {
 }
 
 /// A journal line to be recorded, with the payloads that it refers to: they are kept in the same transaction.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct NewEvent {
     /// Its kind.
     pub kind: Cow<'static, str>,
@@ -232,6 +369,8 @@ pub struct NewEvent {
     pub body: String,
     /// Payloads that the body names by hash.
     pub blobs: Vec<Blob>,
+    /// Tokens that it tells of; they are added to the session's.
+    pub tokens: u64,
 }
 
 /// A journal line.
@@ -341,6 +480,16 @@ pub enum StoreError {
         part: String,
         /// At most five of them.
         matches: Vec<String>,
+    },
+    /// As many sessions as may wait for a slot of this agent.
+    #[error(
+        "{most} sessions of agent {agent} are queued already (`workQueueSize`); wait for one to start, or raise it"
+    )]
+    QueueFull {
+        /// The agent.
+        agent: String,
+        /// The limit.
+        most: u32,
     },
     /// The session's id is taken.
     #[error("a session {id} exists already")]

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use super::operation::{Operation, event_id, event_seq, unknown};
@@ -17,8 +18,10 @@ use super::queue::{Answer, Item, Queue};
 use super::schema::{connect, connect_alone, prepare, translate};
 use super::writer::{self, Poller};
 use super::{
-    Blob, BlobId, Container, End, EventRow, Generation, NewEvent, NewSession, OwnerId, Session, SessionFilter,
-    SessionKey, Status, Store, StoreError, StoreFuture,
+    Blob, BlobId, CallAnswer, CallRecord, CallRequest, CallsAfter, Claimed, Container, End, EventRow, Generation,
+    InboxEvent, Lines, Lock, LockAnswer, NewEvent, NewInboxEvent, NewSession, OwnerId, Pruned, ReleaseAnswer,
+    ReturnAnswer, Scope, Seat, Session, SessionFilter, SessionKey, SessionState, Slots, Status, StopHow, StopRequest,
+    Store, StoreError, StoreFuture, Wait, WaitAnswer, WaitRequest, Waited,
 };
 
 /// Sessions, journals and payloads in `store.db` of a state directory.
@@ -137,7 +140,8 @@ impl Store for SqliteStore {
         self.done(Operation::SetContainer { key, generation, container })
     }
 
-    fn end_session(&self, key: SessionKey, generation: Generation, end: End, ended: NewEvent) -> StoreFuture<'_, ()> {
+    fn end_session(&self, seat: Seat, end: End, _calls: CallsAfter, ended: NewEvent) -> StoreFuture<'_, ()> {
+        let Seat { key, generation } = seat;
         self.done(Operation::End { key, generation, end, ended })
     }
 
@@ -145,17 +149,18 @@ impl Store for SqliteStore {
         self.done(Operation::SandboxRemoved { key, generation })
     }
 
-    fn request_stop(&self, key: SessionKey, by: String) -> StoreFuture<'_, ()> {
+    fn request_stop(&self, key: SessionKey, by: String, _how: StopHow) -> StoreFuture<'_, ()> {
         self.done(Operation::RequestStop { key, by })
     }
 
-    fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<String>> {
+    fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<StopRequest>> {
         self.read(move |db| {
             let found = db
                 .prepare_cached("SELECT stop_requested_by FROM sessions WHERE key = ?1")?
                 .query_row([key.0], |row| row.get(0))
                 .optional()?;
-            Ok(found.ok_or_else(|| unknown(key)))
+            let request = |by: Option<String>| by.map(|by| StopRequest { by, how: StopHow::Orderly });
+            Ok(found.map(request).ok_or_else(|| unknown(key)))
         })
     }
 
@@ -259,6 +264,155 @@ impl Store for SqliteStore {
         self.done(Operation::Flush(key))
     }
 
+    fn claim(
+        &self,
+        project: String,
+        slots: Slots,
+        scope: Scope,
+        owner: OwnerId,
+        container: String,
+        lines: Lines<Claimed>,
+    ) -> StoreFuture<'_, Option<Claimed>> {
+        let _ = (project, slots, scope, owner, container, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn acquire_lock(
+        &self,
+        seat: Seat,
+        resource: String,
+        ttl: i64,
+        lines: Lines<LockAnswer>,
+    ) -> StoreFuture<'_, LockAnswer> {
+        let _ = (seat, resource, ttl, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn release_lock(
+        &self,
+        seat: Seat,
+        resource: String,
+        lines: Lines<ReleaseAnswer>,
+    ) -> StoreFuture<'_, ReleaseAnswer> {
+        let _ = (seat, resource, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn locks(&self, project: Option<String>) -> StoreFuture<'_, Vec<Lock>> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn call_agent(&self, seat: Seat, call: CallRequest, lines: Lines<CallAnswer>) -> StoreFuture<'_, CallAnswer> {
+        let _ = (seat, call, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn check_call(
+        &self,
+        seat: Seat,
+        call_id: String,
+        lines: Lines<Option<CallRecord>>,
+    ) -> StoreFuture<'_, Option<CallRecord>> {
+        let _ = (seat, call_id, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn calls(&self, project: Option<String>) -> StoreFuture<'_, Vec<CallRecord>> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn return_value(&self, seat: Seat, value: Value, lines: Lines<ReturnAnswer>) -> StoreFuture<'_, ReturnAnswer> {
+        let _ = (seat, value, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn set_status(&self, seat: Seat, text: String, lines: Lines<()>) -> StoreFuture<'_, ()> {
+        let _ = (seat, text, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn wait(&self, seat: Seat, wait: WaitRequest, lines: Lines<WaitAnswer>) -> StoreFuture<'_, WaitAnswer> {
+        let _ = (seat, wait, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn set_paused(&self, seat: Seat, paused: bool) -> StoreFuture<'_, ()> {
+        let _ = (seat, paused);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn wait_of(&self, key: SessionKey) -> StoreFuture<'_, Option<Wait>> {
+        let _ = (key);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn finish_wait(&self, seat: Seat, lines: Lines<Waited>) -> StoreFuture<'_, Waited> {
+        let _ = (seat, lines);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn waits(&self, project: Option<String>, after: i64) -> StoreFuture<'_, Vec<Wait>> {
+        let _ = (project, after);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn expire_waits(&self, project: String) -> StoreFuture<'_, Vec<String>> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn next_deadline(&self, project: String) -> StoreFuture<'_, Option<i64>> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn accept(&self, event: NewInboxEvent) -> StoreFuture<'_, i64> {
+        let _ = (event);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn inbox_position(&self, project: String) -> StoreFuture<'_, i64> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn inbox(&self, project: String, limit: usize) -> StoreFuture<'_, Vec<InboxEvent>> {
+        let _ = (project, limit);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn unmatched(&self, project: String) -> StoreFuture<'_, Vec<InboxEvent>> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn wake(&self, event: i64, waits: Vec<i64>) -> StoreFuture<'_, Vec<String>> {
+        let _ = (event, waits);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn pause_agent(&self, project: String, agent: Option<String>, paused: bool) -> StoreFuture<'_, ()> {
+        let _ = (project, agent, paused);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn paused_agents(&self, project: String) -> StoreFuture<'_, Vec<String>> {
+        let _ = (project);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn tree_tokens(&self, key: SessionKey) -> StoreFuture<'_, (u64, Option<u64>)> {
+        let _ = (key);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
+    fn prune(&self, project: String, before: i64) -> StoreFuture<'_, Pruned> {
+        let _ = (project, before);
+        Box::pin(future::ready(Err(StoreError::Closed)))
+    }
+
     fn watch(&self) -> watch::Receiver<u64> {
         self.poller.subscribe()
     }
@@ -279,6 +433,7 @@ fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
                 exit_code: row.get("exit_code")?,
                 message: row.get("end_message")?,
                 sandbox_removed: row.get("sandbox_removed")?,
+                text: None,
             };
             Some((end, at))
         }
@@ -294,6 +449,14 @@ fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
         keep: row.get("keep")?,
         created_at: row.get("created_at")?,
         stop_requested_by: row.get("stop_requested_by")?,
+        state: SessionState::Active,
+        slotted: false,
+        parent: None,
+        root: SessionKey(row.get("key")?),
+        depth: 0,
+        status: None,
+        tokens: 0,
+        overcommit: false,
         end,
     })
 }

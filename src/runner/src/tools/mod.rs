@@ -16,6 +16,7 @@ mod text;
 mod write;
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,10 +25,12 @@ use protocol::{Cause, Outcome, Request};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::fleet::Member;
 use crate::model::ToolDefinition;
 use crate::project::near;
 use crate::sandbox::limits::Limits;
 use crate::sandbox::{CallError, Reply, ToolCall};
+use crate::store::{NewEvent, StoreError};
 
 pub use hands::Hands;
 
@@ -58,6 +61,20 @@ impl ToolResult {
         Self { is_error: true, text: text.into(), cause: Some(cause), ..Self::default() }
     }
 }
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// This, which is not in the journal yet.
+    Result(ToolResult),
+    /// This, which is in the journal: its line and its effect were one transaction.
+    Recorded(ToolResult),
+    /// The session waits; the answer comes when it is woken.
+    Suspended,
+}
+
+/// Makes the `tool_finished` line of a call from its result.
+pub type Finish = Arc<dyn Fn(&ToolResult) -> NewEvent + Send + Sync>;
 
 impl From<CallError> for ToolResult {
     fn from(error: CallError) -> Self {
@@ -100,6 +117,21 @@ pub struct Context<'a> {
     pub remaining: Duration,
     /// Ends the call early.
     pub cancel: &'a CancellationToken,
+    /// What the session shares with others; none for `runner tool`, which offers no scheduler tools.
+    pub fleet: Option<Among<'a>>,
+}
+
+/// What a call of a scheduler tool is made with.
+#[derive(Clone, Copy)]
+pub struct Among<'a> {
+    /// The session among the others.
+    pub member: &'a Member,
+    /// Makes the line that goes into the transaction of the call's effect.
+    pub finish: &'a Finish,
+    /// The inbox's position when the model was asked for this turn.
+    pub since: i64,
+    /// Active time that the session has used, in milliseconds.
+    pub active_ms: i64,
 }
 
 impl Context<'_> {
@@ -134,8 +166,32 @@ trait Tool {
     /// True when a call may change something: its intent is then durable before it begins.
     fn has_effects(&self) -> bool;
 
+    /// When a call is made in its turn.
+    fn order(&self) -> Order {
+        Order::AtOnce
+    }
+
     /// Makes a call whose arguments fit the schema.
     fn run<'a>(&'a self, context: Context<'a>, args: Value) -> LocalBoxFuture<'a, ToolResult>;
+
+    /// Makes a call that may write its own line, or suspend the session.
+    ///
+    /// # Errors
+    /// The store failed or fenced the driver: nothing may be done any more.
+    fn say<'a>(&'a self, context: Context<'a>, args: Value) -> LocalBoxFuture<'a, Result<Said, StoreError>> {
+        Box::pin(async move { Ok(Said::Result(self.run(context, args).await)) })
+    }
+}
+
+/// When a call is made in its turn (S-3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// With all others (T-8).
+    AtOnce,
+    /// After those of its kind that were asked for before it.
+    OneByOne,
+    /// When every other call has ended: it may suspend the session.
+    Last,
 }
 
 /// An answer that makes no sense for what was asked.
@@ -240,8 +296,21 @@ impl Ready<'_> {
         self.tool.has_effects()
     }
 
-    /// Makes the call.
-    pub async fn run(self, context: Context<'_>) -> ToolResult {
+    /// When the call is made in its turn.
+    pub fn order(&self) -> Order {
+        self.tool.order()
+    }
+
+    /// Makes a call of a tool that needs no fleet.
+    pub async fn result(self, context: Context<'_>) -> ToolResult {
         self.tool.run(context, self.args).await
+    }
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// The store failed or fenced the driver: nothing may be done any more.
+    pub async fn run(self, context: Context<'_>) -> Result<Said, StoreError> {
+        self.tool.say(context, self.args).await
     }
 }

@@ -57,10 +57,11 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 fn call_with(hands: &Scripted, session: &ToolSession, name: &str, args: Value) -> ToolResult {
     let registry = Registry::transport();
     let cancel = CancellationToken::new();
-    let context = Context { hands, session, key: "s/1/0", remaining: Duration::from_secs(100), cancel: &cancel };
+    let context =
+        Context { hands, session, key: "s/1/0", remaining: Duration::from_secs(100), cancel: &cancel, fleet: None };
     run(async {
         match registry.prepare(name, args) {
-            Ok(ready) => ready.run(context).await,
+            Ok(ready) => ready.result(context).await,
             Err(result) => *result,
         }
     })

@@ -26,7 +26,7 @@ async fn a_journal_is_printed_for_people_and_for_programs() {
     let place = Place::new();
     let journal = place.session("s-1").await;
     journal.record(&status("half way\u{1b}[2J")).await.unwrap();
-    let unknown = NewEvent { kind: "dreamt".into(), body: r#"{"of":"sheep"}"#.into(), blobs: vec![] };
+    let unknown = NewEvent { kind: "dreamt".into(), body: r#"{"of":"sheep"}"#.into(), ..NewEvent::default() };
     journal.store().append(journal.key(), journal.generation(), unknown).await.unwrap();
     // Long enough to be kept apart from its line.
     journal.record(&Event::Returned(Returned { value: json!("long ".repeat(10_000)) })).await.unwrap();

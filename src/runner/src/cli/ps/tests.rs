@@ -40,6 +40,7 @@ impl Place {
             owner,
             container: Some(format!("c-{id}")),
             keep: false,
+            place: crate::store::Place::default(),
         };
         let started = Started { agent: "hello".into(), task: Some("say hello".into()), ..Started::default() };
         let key: SessionKey =
@@ -68,7 +69,7 @@ async fn every_condition_is_listed_as_what_it_is() {
     place.session("s-2").await.end(EndCause::Timeout, "it took too long".into(), true).await.unwrap();
     place.lost_session("s-3").await;
     let stopping = place.session("s-4").await;
-    place.records.store.request_stop(stopping.key(), "ann".into()).await.unwrap();
+    place.records.store.request_stop(stopping.key(), "ann".into(), crate::store::StopHow::Orderly).await.unwrap();
     insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @r"
     SESSION  AGENT  STATE        STARTED              TOOK
     s-4      hello  stopping     TIME  TOOK

@@ -69,6 +69,7 @@ async fn journal(folder: &tempfile::TempDir) -> Journal {
         owner: OwnerId { id: "o".into(), host: "h".into() },
         container: None,
         keep: false,
+        place: crate::store::Place::default(),
     };
     let started = Event::Started(Started::default()).to_row();
     let key = store.create_session(session, started).await.unwrap();
@@ -121,7 +122,7 @@ async fn values_as_deep_as_the_parser_allows_come_back() {
 async fn a_line_of_a_newer_runner_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let journal = journal(&folder).await;
-    let unknown = NewEvent { kind: "dreamt".into(), body: "{}".into(), blobs: vec![] };
+    let unknown = NewEvent { kind: "dreamt".into(), body: "{}".into(), ..NewEvent::default() };
     journal.store().append(journal.key(), journal.generation(), unknown).await.unwrap();
     let error = load(&**journal.store(), journal.key()).await.unwrap_err();
     assert_eq!(

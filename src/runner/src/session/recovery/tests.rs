@@ -71,6 +71,7 @@ impl Place {
             owner: owner.unwrap_or(&dead).clone(),
             container: Some(format!("c-{id}")),
             keep,
+            place: crate::store::Place::default(),
         };
         let key = self.store.create_session(session, Event::Started(Started::default()).to_row()).await.unwrap();
         self.keys.insert(id.into(), key);
@@ -226,7 +227,7 @@ async fn of_several_runners_one_recovers_and_the_old_driver_is_fenced() {
 async fn a_stop_of_a_dead_runners_session_is_recorded_as_one() {
     let mut place = Place::new();
     place.session("a", None, false).await;
-    place.store.request_stop(place.keys["a"], "ann".into()).await.unwrap();
+    place.store.request_stop(place.keys["a"], "ann".into(), crate::store::StopHow::Orderly).await.unwrap();
     let session = place.store.session("a").await.unwrap();
     let done = recover_session(&place.store, &place.state, &place.me, &place.engine, &session).await.unwrap();
     assert_eq!(done.unwrap().ended, ["a"]);
