@@ -1,6 +1,7 @@
 //! The host program. Folders are its rooms; arrows go down this list and nobody points back up.
 
 pub mod cli;
+pub mod crash;
 pub mod doctor;
 pub mod embedded;
 pub mod exit;
