@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod crash;
 pub mod doctor;
+pub mod duration;
 pub mod embedded;
 pub mod exit;
 pub mod fleet;
