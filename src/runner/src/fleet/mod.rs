@@ -2,6 +2,8 @@
 //!
 //! The effects are the store's transactions; here is what goes into them: who asks, by which rules, and for whom.
 
+mod index;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::store::{NewEvent, NewSession, Seat, Store};
+
+pub use index::WaitIndex;
 
 /// A session as a member of its project's fleet: what its scheduler tools are made with.
 pub struct Member {
