@@ -2,6 +2,8 @@
 //!
 //! The effects are the store's transactions; here is what goes into them: who asks, by which rules, and for whom.
 
+pub mod events;
+pub mod index;
 pub mod resource;
 
 use std::collections::BTreeSet;
