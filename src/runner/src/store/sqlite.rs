@@ -140,6 +140,7 @@ impl SqliteStore {
 }
 
 /// What the writer has to know of a verb.
+#[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
     seat: Option<Seat>,
