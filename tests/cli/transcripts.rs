@@ -74,12 +74,26 @@ exit code 0
 fn of_tools() {
     let place = Place::bare();
     insta::assert_snapshot!(told(&place, &place.run(["tools"])), @r#"
+acquire_lock resource_key ttl_seconds?
+  Locks a shared resource (an issue, a pull request, a deployment) before you work on it, so that no other session does. You hold at most one lock: release it when you are done and before you take another. If the answer is not `acquired: true`, for whatever reason, skip that resource: do not wait, do not try again, do not go on without the lock. A lock expires by itself; ask for the same key again to renew it, and release it with `release_lock`. `fencing_token` only grows: give it to systems that can refuse an older one.
+  resource_key: string — A URI that names the resource, such as github://acme/app/issues/42, lock://repo/branch or file:///x.
+  ttl_seconds: number — Seconds until it expires, above 0 and at most 86400; the project's resourceLockTimeout by default.
+
 bash command? timeout? background? stop?
   Runs a command with `bash -c` in the sandbox and returns its output, stdout and stderr merged. Each call is a fresh shell: working directory, variables and umask never carry over; files under /tmp do. stdin is empty and there is no terminal. When the shell ends, every process it started is ended too, unless `background` is true. Only /tmp can be written; there is no network. Long output is cut in the middle and kept in a file.
   command: string — The command. Exactly one of `command` and `stop` is given.
   timeout: number — Seconds after which the command is ended; 120 unless the agent is set up otherwise, never more than the session has left. Does not apply to background jobs.
   background: boolean — Start the command as a job and return {job, log} at once. The job runs until it exits, is stopped or the session ends; read its log with `read`.
   stop: string — Name of a job to end.
+
+call_agent target_agent context
+  Calls another agent of the project to do something, and returns a `call_id` at once. It works in a session and a sandbox of its own and knows only the `context` that you give it. Make several calls if you need them, go on with your own work, and ask for results with `check_call`, or wait for one with `wait_for_trigger`. You cannot call yourself or an agent that you were called by.
+  target_agent: string — The agent's name.
+  context: any — What it is to do and all that it has to know: text, or any JSON of at most 1 MiB.
+
+check_call call_id
+  Says how a call stands that you made with `call_agent`: `pending`, `running`, `completed` with its value, or `error`. Do work between polls instead of asking again and again; if you have nothing else to do, `wait_for_trigger` with type agent_trigger waits for the result without costing anything.
+  call_id: string — What `call_agent` returned.
 
 edit path edits? oldText? newText?
   Replaces parts of a file under /tmp. Each `oldText` must stand in the file exactly once, as it was before any of the edits, and edits may not overlap; all of them are made, or none. Line endings are those of the file: write \n for either. Everything else in the file stays byte for byte. The result is a unified diff. Give `edits`, or `oldText` and `newText` for a single one. Relative paths start at the working directory, which is read-only.
@@ -116,6 +130,27 @@ read path offset? limit?
   path: string — The file.
   offset: integer — First line, counted from 1.
   limit: integer — Most lines.
+
+release_lock resource_key
+  Releases the lock that you hold, as soon as you are done with its resource. What you still hold when your session ends is released then.
+  resource_key: string — The URI that you locked.
+
+return_value value
+  Returns a value to the agent that called you: use it when <trigger> says that you were called, or when a call woke you. The last value wins. It does not end your session: when you are done, say so and call no more tools.
+  value: any — The value: text, or any JSON of at most 1 MiB.
+
+set_status text
+  Tells the people who watch what you are doing, in a few words, such as "reviewing PR 42". Set it when you begin something new.
+  text: string — What you are doing, in one line.
+
+wait_for_trigger type source? event? match? source_agent? timeout?
+  Suspends you until something happens, and returns the whole trigger: an event from outside (type webhook), or a call of another agent or the result of a call that you made (type agent_trigger). While you wait your sandbox is paused and nothing is used. Files and background jobs are as you left them afterwards, but their clocks went on, and so do locks: what you hold may expire. If nothing comes in time, the result is an error with the reason `timeout` and you go on.
+  type: string — What to wait for.
+  source: string — Webhook: name of a source, or a type such as github; any source by default.
+  event: string — Webhook: the provider's event, such as pull_request.
+  match: object — Dot paths and the values that they must lead to, such as {"repo": "acme/app", "action": "closed", "labels.0.name": "bug"}. A dot inside a key is written \.
+  source_agent: string — Agent trigger: only calls of this agent, and results of calls to it.
+  timeout: string — How long to wait at most: 45s, 30m, 1h30m, 2d; at most 30d.
 
 write path content
   Writes a file of the sandbox: creates its folders, replaces what was there in one step and keeps its mode. Only paths under /tmp can be written. Relative paths start at the working directory, which is read-only.

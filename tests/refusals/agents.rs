@@ -117,42 +117,11 @@ error: PROJECT/agents/worker/config.toml:2:1: unknown key `local.memroy`
 hint: did you mean `local.memory`?
 ");
     let later = |key: &str| format!("`{key}` is not supported yet");
-    for key in [
-        "scale",
-        "defaultAgentScale",
-        "maxCallDepth",
-        "workQueueSize",
-        "resourceLockTimeout",
-        "defaultWaitTimeout",
-        "maxSuspended",
-        "onCallerExit",
-        "historyRetentionDays",
-        "unattended",
-        "webhooks",
-        "notify",
-        "limits",
-        "gateway",
-        "telemetry",
-    ] {
+    for key in ["unattended", "notify", "limits", "gateway", "telemetry"] {
         let complaint = project(&format!("{key} = 1\n{MODEL}"));
         assert!(complaint.contains(&format!("PROJECT/config.toml:1:1: {}", later(key))), "{complaint}");
     }
-    for key in [
-        "scale",
-        "maxWorkQueueSize",
-        "waitTimeout",
-        "onCallerExit",
-        "onSandboxLost",
-        "limits",
-        "credentials",
-        "schedule",
-        "webhooks",
-        "hooks",
-        "skills",
-        "tools",
-        "runtime",
-        "source",
-    ] {
+    for key in ["limits", "credentials", "webhooks", "hooks", "skills", "tools", "runtime", "source"] {
         let complaint = agent(&format!("{key} = 1\n"));
         assert!(complaint.contains(&format!("worker/config.toml:1:1: {}", later(key))), "{complaint}");
     }

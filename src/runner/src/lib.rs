@@ -2,7 +2,9 @@
 
 pub mod cli;
 pub mod crash;
+pub mod dispatch;
 pub mod doctor;
+pub mod duration;
 pub mod embedded;
 pub mod exit;
 pub mod fleet;

@@ -162,7 +162,7 @@ mod tests {
             Event::ToolFinished(finished),
             Event::Status(crate::session::journal::Status { text: n() }),
             Event::Informed(crate::session::journal::Informed { source: n(), content: json!({ nasty: nasty }) }),
-            Event::Suspended(crate::session::journal::Suspended { on: json!(nasty) }),
+            Event::Suspended(crate::session::journal::Suspended { on: json!(nasty), ..Default::default() }),
             Event::Resumed(crate::session::journal::Resumed { by: json!(nasty) }),
             Event::Returned(crate::session::journal::Returned { value: json!(nasty) }),
             Event::Ended(Ended { cause: EndCause::Failed, message: n() }),

@@ -32,7 +32,7 @@ pub fn run(args: &ToolsArgs) -> Result<u8, Failure> {
 }
 
 fn print(json: bool) -> io::Result<()> {
-    let definitions = Registry::transport().definitions();
+    let definitions = Registry::session().definitions();
     if json {
         let tool =
             |tool: &ToolDefinition| json!({"name": tool.name, "description": tool.description, "schema": tool.schema});
@@ -51,7 +51,7 @@ fn described(tool: &ToolDefinition, style: Style) -> String {
     let mut lines = String::new();
     for (name, property) in tool.schema["properties"].as_object().into_iter().flatten() {
         let optional = if is_required(name) { "" } else { "?" };
-        let kind = property["type"].as_str().unwrap_or_default();
+        let kind = property["type"].as_str().unwrap_or("any");
         head += " ";
         head += name;
         head += optional;

@@ -126,7 +126,7 @@ fn about_model(config: &Path, model: &ModelSettings) -> Vec<Complaint> {
         vec![Complaint { is_error, file: file.to_owned(), position: None, message, hint }]
     };
     match &model.source {
-        ModelSource::Script { file } => match model::doubts(file, &Registry::transport().names()) {
+        ModelSource::Script { file } => match model::doubts(file, &Registry::session().names()) {
             Ok(doubts) => {
                 doubts.into_iter().flat_map(|doubt| complaint(doubt.is_error, file, doubt.what, doubt.hint)).collect()
             }

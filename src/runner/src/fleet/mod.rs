@@ -2,13 +2,19 @@
 //!
 //! The effects are the store's transactions; here is what goes into them: who asks, by which rules, and for whom.
 
+mod index;
+pub mod resource;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::store::{NewEvent, NewSession, Seat, Store};
+use crate::project::{FleetSettings, Project, Settings, WebhookSource};
+use crate::store::{NewEvent, NewSession, Seat, Slots, Store};
+
+pub use index::WaitIndex;
 
 /// A session as a member of its project's fleet: what its scheduler tools are made with.
 pub struct Member {
@@ -41,6 +47,26 @@ pub struct Rules {
     pub max_call_depth: u32,
     /// Configured sources of webhooks: name and provider type.
     pub sources: Vec<(String, String)>,
+}
+
+impl Rules {
+    /// The rules of an agent with these settings, in a project with those.
+    pub fn of(project: &FleetSettings, agent: &Settings) -> Rules {
+        let source = |source: &WebhookSource| (source.name.clone(), source.provider.as_str().to_owned());
+        Rules {
+            lock_timeout: project.lock_timeout,
+            wait_timeout: agent.wait_timeout,
+            max_suspended: project.max_suspended,
+            max_call_depth: project.max_call_depth,
+            sources: project.sources.iter().map(source).collect(),
+        }
+    }
+}
+
+/// How many sessions of a project may hold slots, as its files say now.
+pub fn slots(project: &Project) -> Slots {
+    let fleet = project.fleet();
+    Slots { trees: fleet.scale, agents: project.agent_scales(), others: fleet.agent_scale }
 }
 
 /// Why an agent cannot be called.

@@ -20,14 +20,15 @@ const ROOT: Keys = &[
     ("bashTimeout", Known::Read),
     ("maxTurns", Known::Read),
     ("maxTokens", Known::Read),
-    ("scale", Known::Later),
-    ("maxWorkQueueSize", Known::Later),
-    ("waitTimeout", Known::Later),
-    ("onCallerExit", Known::Later),
-    ("onSandboxLost", Known::Later),
+    ("scale", Known::Read),
+    ("maxWorkQueueSize", Known::Read),
+    ("waitTimeout", Known::Read),
+    ("onCallerExit", Known::Read),
+    ("onSandboxLost", Known::Read),
+    ("schedule", Known::Read),
+    ("timezone", Known::Read),
     ("limits", Known::Later),
     ("credentials", Known::Later),
-    ("schedule", Known::Later),
     ("webhooks", Known::Later),
     ("hooks", Known::Later),
     ("skills", Known::Later),
@@ -161,7 +162,8 @@ fn config(
     let document = Document::parse(&path, &text, mistakes)?;
     let root = document.root(ROOT)?;
     let local = root.table("local", AGENT_LOCAL)?;
-    let settings = Written::read(&root, local.as_ref(), true)?.over(&project.config.written, mistakes)?;
+    let settings =
+        Written::read(&root, local.as_ref(), true)?.over(&project.config.written, &project.config.fleet, mistakes)?;
     let known = &project.config.models;
     let chosen = match instead {
         [] => root.strings("models").and_then(|written| models::choose(known, &project.root, written, &path)),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::error::ProjectError;
+use super::fleet::{self, FleetSettings};
 use super::mistakes::Mistakes;
 use super::models::{self, ModelSettings};
 use super::section::{Document, Found, Keys, Known};
@@ -16,17 +17,18 @@ const ROOT: Keys = &[
     ("maxTurns", Known::Read),
     ("maxTokens", Known::Read),
     ("projectName", Known::Read),
-    ("scale", Known::Later),
-    ("defaultAgentScale", Known::Later),
-    ("maxCallDepth", Known::Later),
-    ("workQueueSize", Known::Later),
-    ("resourceLockTimeout", Known::Later),
-    ("defaultWaitTimeout", Known::Later),
-    ("maxSuspended", Known::Later),
-    ("onCallerExit", Known::Later),
-    ("historyRetentionDays", Known::Later),
+    ("scale", Known::Read),
+    ("defaultAgentScale", Known::Read),
+    ("maxCallDepth", Known::Read),
+    ("workQueueSize", Known::Read),
+    ("resourceLockTimeout", Known::Read),
+    ("defaultWaitTimeout", Known::Read),
+    ("maxSuspended", Known::Read),
+    ("onCallerExit", Known::Read),
+    ("historyRetentionDays", Known::Read),
+    ("timezone", Known::Read),
+    ("webhooks", Known::Read),
     ("unattended", Known::Later),
-    ("webhooks", Known::Later),
     ("notify", Known::Later),
     ("limits", Known::Later),
     ("gateway", Known::Later),
@@ -38,6 +40,7 @@ const ROOT: Keys = &[
 pub(super) struct ProjectConfig {
     pub(super) models: Vec<ModelSettings>,
     pub(super) written: Written,
+    pub(super) fleet: FleetSettings,
     pub(super) name: Option<Found<String>>,
 }
 
@@ -56,6 +59,7 @@ pub(super) fn parse(path: &Path, text: &str, mistakes: Option<&Mistakes>) -> Res
     Ok(ProjectConfig {
         models: all,
         written: Written::read(&root, local.as_ref(), false)?,
+        fleet: fleet::read(&root)?,
         name: root.string("projectName")?,
     })
 }

@@ -8,6 +8,9 @@ mod base_url;
 mod check;
 mod config;
 mod error;
+mod fleet;
+#[cfg(test)]
+mod fleet_tests;
 mod fresh;
 mod front_matter;
 mod mistakes;
@@ -17,22 +20,26 @@ mod models_tests;
 mod near;
 mod provider;
 mod read;
+mod schedule;
 mod section;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use agent::Agent;
 pub use check::{Checked, check_agent, check_project};
 pub use error::{Place, ProjectError};
+pub use fleet::{FleetSettings, MAX_WAIT, OnCallerExit, OnSandboxLost, WebhookProvider, WebhookSource};
 pub use fresh::create_project;
 pub use front_matter::Skill;
 use mistakes::Mistakes;
 pub use models::{ModelSettings, ModelSource};
 pub(crate) use near::near;
 pub use provider::{Provider, ProviderSettings, ThinkingLevel};
+pub use schedule::Schedule;
 pub use settings::{DEFAULT_IMAGE, Settings};
 
 /// A project: the folder with config.toml.
@@ -145,8 +152,20 @@ impl Project {
         self.config.models.iter()
     }
 
+    /// What its sessions share.
+    pub fn fleet(&self) -> &FleetSettings {
+        &self.config.fleet
+    }
+
+    /// How many sessions of each agent of `agents/` may run at once. An agent whose files are wrong counts like one that
+    /// does not say: what is queued for it is to end with that error, and not to wait.
+    pub fn agent_scales(&self) -> BTreeMap<String, u32> {
+        let scale = |name: &String| self.agent(name).map_or(self.fleet().agent_scale, |agent| agent.settings.scale);
+        self.agent_names().into_iter().map(|name| (name.clone(), scale(&name))).collect()
+    }
+
     /// Names of the folders in `agents/` that are agents, sorted.
-    fn agent_names(&self) -> Vec<String> {
+    pub fn agent_names(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.root.join("agents")) else { return Vec::new() };
         let mut names: Vec<String> = entries
             .flatten()

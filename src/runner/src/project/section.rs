@@ -262,6 +262,18 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A string, or a whole number from 0 up as its digits.
+    pub(super) fn text_or_whole(&self, key: &str) -> Result<Option<Found<String>>, ProjectError> {
+        let Some((value, place)) = self.get(key) else { return Ok(None) };
+        match value {
+            DeValue::String(text) => Ok(Some(Found { value: text.deref().to_owned(), place })),
+            DeValue::Integer(integer) if integer.radix() == 10 => {
+                Ok(Some(Found { value: integer.as_str().replace('_', ""), place }))
+            }
+            _ => self.refuse(key, place, "a string or a whole number", value),
+        }
+    }
+
     /// A table below this one.
     pub(super) fn table(&self, key: &str, keys: Keys) -> Result<Option<Section<'a>>, ProjectError> {
         let Some((value, place)) = self.get(key) else { return Ok(None) };

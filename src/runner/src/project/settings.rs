@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use super::error::{Place, ProjectError};
+use super::fleet::{self, FleetSettings, OnCallerExit, OnSandboxLost};
 use super::mistakes::Mistakes;
+use super::schedule::Schedule;
 use super::section::{Found, Keys, Known, Section};
 use crate::sandbox::limits::{Limits, LimitsError, Wanted};
 
@@ -50,8 +54,20 @@ pub struct Settings {
     pub orphan_grace: u32,
     /// Model turns of a session.
     pub max_turns: u64,
-    /// Tokens of a session, when limited.
+    /// Tokens of a call tree whose root it is, when limited.
     pub max_tokens: Option<u64>,
+    /// Sessions of it that may run at once; 0 disables the agent.
+    pub scale: u32,
+    /// Most of its sessions that wait for a first slot.
+    pub queue: u32,
+    /// Time of a wait that names none.
+    pub wait_timeout: Duration,
+    /// What happens to its running calls when it fails or is ended.
+    pub on_caller_exit: OnCallerExit,
+    /// What happens when its container is gone.
+    pub on_sandbox_lost: OnSandboxLost,
+    /// When it starts by itself.
+    pub schedule: Option<Schedule>,
 }
 
 /// What one file says about these settings.
@@ -69,6 +85,13 @@ pub(super) struct Written {
     orphan_grace: Option<Found<u64>>,
     max_turns: Option<Found<u64>>,
     max_tokens: Option<Found<u64>>,
+    queue: Option<Found<u64>>,
+    wait_timeout: Option<Found<Duration>>,
+    on_caller_exit: Option<Found<OnCallerExit>>,
+    scale: Option<Found<u64>>,
+    on_sandbox_lost: Option<Found<OnSandboxLost>>,
+    schedule: Option<Found<String>>,
+    zone: Option<TimeZone>,
 }
 
 impl Written {
@@ -81,6 +104,7 @@ impl Written {
             max_tokens: root.integer("maxTokens", 1..=u64::MAX, "")?,
             ..Self::default()
         };
+        written.read_fleet(root, agent)?;
         if agent {
             written.timeout = root.integer("timeout", 1..=WEEK, "seconds")?;
         } else {
@@ -105,9 +129,47 @@ impl Written {
         Ok(written)
     }
 
+    /// Reads what concerns its place among other sessions.
+    fn read_fleet(&mut self, root: &Section<'_>, agent: bool) -> Result<(), ProjectError> {
+        let (queue, wait_timeout) =
+            if agent { ("maxWorkQueueSize", "waitTimeout") } else { ("workQueueSize", "defaultWaitTimeout") };
+        self.queue = root.integer(queue, 1..=100_000, "")?;
+        self.wait_timeout = fleet::read_wait(root, wait_timeout)?;
+        let exits = [("cancel", OnCallerExit::Cancel), ("detach", OnCallerExit::Detach)];
+        self.on_caller_exit = fleet::read_choice(root, "onCallerExit", &exits)?;
+        if agent {
+            self.scale = root.integer("scale", 0..=u64::from(u32::MAX), "")?;
+            let losses = [("fail", OnSandboxLost::Fail), ("restart", OnSandboxLost::Restart)];
+            self.on_sandbox_lost = fleet::read_choice(root, "onSandboxLost", &losses)?;
+            self.schedule = root.string("schedule")?;
+            self.zone = fleet::read_zone(root)?;
+        }
+        Ok(())
+    }
+
+    /// When the agent starts by itself; none among mistakes when what was written is wrong.
+    fn schedule(&self, project: &FleetSettings, mistakes: Option<&Mistakes>) -> Result<Option<Schedule>, ProjectError> {
+        let Some(found) = &self.schedule else { return Ok(None) };
+        let zone = self.zone.clone().unwrap_or_else(|| project.zone.clone());
+        let read = Schedule::parse(&found.value, zone).map_err(|why| ProjectError::Content {
+            place: found.place.clone(),
+            what: format!("`schedule` {:?} is no cron pattern: {why}", found.value),
+            hint: Some(
+                "minute, hour, day, month and weekday, such as \"*/5 * * * *\" or \"0 9 * * MON-FRI\"".to_owned(),
+            ),
+        });
+        Mistakes::keep(mistakes, read)
+    }
+
     /// The settings of an agent that wrote `self` in a project that wrote `project`; with `mistakes`, what is wrong goes
     /// there, and nothing is returned then.
-    pub(super) fn over(self, project: &Self, mistakes: Option<&Mistakes>) -> Result<Option<Settings>, ProjectError> {
+    pub(super) fn over(
+        self,
+        project: &Self,
+        fleet: &FleetSettings,
+        mistakes: Option<&Mistakes>,
+    ) -> Result<Option<Settings>, ProjectError> {
+        let schedule = self.schedule(fleet, mistakes)?;
         let limits = match self.resolve(project) {
             Ok(limits) => limits,
             Err(errors) => {
@@ -130,6 +192,13 @@ impl Written {
                 .expect("the range was checked"),
             max_turns: value(&self.max_turns, &project.max_turns, 200),
             max_tokens: either(self.max_tokens.as_ref(), project.max_tokens.as_ref()),
+            scale: self.scale.as_ref().map_or(fleet.agent_scale, |found| fleet::small(found.value)),
+            queue: fleet::small(value(&self.queue, &project.queue, 100)),
+            wait_timeout: either(self.wait_timeout.as_ref(), project.wait_timeout.as_ref())
+                .unwrap_or(Duration::from_mins(30)),
+            on_caller_exit: either(self.on_caller_exit.as_ref(), project.on_caller_exit.as_ref()).unwrap_or_default(),
+            on_sandbox_lost: self.on_sandbox_lost.as_ref().map(|found| found.value).unwrap_or_default(),
+            schedule,
         }))
     }
 

@@ -67,6 +67,12 @@ fn an_agent_takes_the_projects_settings_and_its_own() {
             orphan_grace: 30,
             max_turns: 7,
             max_tokens: Some(1000),
+            scale: 1,
+            queue: 100,
+            wait_timeout: Duration::from_mins(30),
+            on_caller_exit: OnCallerExit::Cancel,
+            on_sandbox_lost: OnSandboxLost::Fail,
+            schedule: None,
         },
     };
     assert_eq!(project.agent("a").unwrap(), agent);
@@ -88,6 +94,12 @@ fn everything_has_a_default() {
             orphan_grace: 600,
             max_turns: 200,
             max_tokens: None,
+            scale: 1,
+            queue: 100,
+            wait_timeout: Duration::from_mins(30),
+            on_caller_exit: OnCallerExit::Cancel,
+            on_sandbox_lost: OnSandboxLost::Fail,
+            schedule: None,
         }
     );
 }
@@ -129,13 +141,13 @@ fn limits_are_checked_across_files() {
 fn unknown_and_unbuilt_keys_are_refused_by_name() {
     insta::assert_snapshot!(complaint("orphangrace = 60", ""), @"/config.toml:1:1: unknown key `orphangrace` [did you mean `orphanGrace`?]");
     insta::assert_snapshot!(complaint("[local]\nmemroy = \"1g\"", ""), @"/config.toml:2:1: unknown key `local.memroy` [did you mean `local.memory`?]");
-    insta::assert_snapshot!(complaint("zzz = 1", ""), @"/config.toml:1:1: unknown key `zzz` [known here: models, local, bashTimeout, orphanGrace, maxTurns, maxTokens, projectName]");
-    insta::assert_snapshot!(complaint("scale = 3", ""), @"/config.toml:1:1: `scale` is not supported yet [remove it; a key is never ignored silently]");
+    insta::assert_snapshot!(complaint("zzz = 1", ""), @"/config.toml:1:1: unknown key `zzz` [known here: models, local, bashTimeout, orphanGrace, maxTurns, maxTokens, projectName, scale, defaultAgentScale, maxCallDepth, workQueueSize, resourceLockTimeout, defaultWaitTimeout, maxSuspended, onCallerExit, historyRetentionDays, timezone, webhooks]");
+    insta::assert_snapshot!(complaint("unattended = true", ""), @"/config.toml:1:1: `unattended` is not supported yet [remove it; a key is never ignored silently]");
     insta::assert_snapshot!(complaint("[gateway]\nport = 1", ""), @"/config.toml:1:2: `gateway` is not supported yet [remove it; a key is never ignored silently]");
     insta::assert_snapshot!(complaint(MODEL, "[local]\ntimeout = 5"), @"/agents/a/config.toml:2:1: unknown key `local.timeout` [`timeout` belongs above the first [section]]");
-    insta::assert_snapshot!(complaint(MODEL, "schedule = \"* * * * *\""), @"/agents/a/config.toml:1:1: `schedule` is not supported yet [remove it; a key is never ignored silently]");
+    insta::assert_snapshot!(complaint(MODEL, "hooks = 1"), @"/agents/a/config.toml:1:1: `hooks` is not supported yet [remove it; a key is never ignored silently]");
     insta::assert_snapshot!(complaint(MODEL, "[[tools]]\nname = \"bash\""), @"/agents/a/config.toml:1:3: `tools` is not supported yet [remove it; a key is never ignored silently]");
-    for key in ["limits", "credentials", "webhooks", "hooks", "skills", "runtime", "source", "onSandboxLost"] {
+    for key in ["limits", "credentials", "webhooks", "hooks", "skills", "runtime", "source"] {
         let said = complaint(MODEL, &format!("{key} = 1"));
         assert!(said.contains(&format!("config.toml:1:1: `{key}` is not supported yet")), "{said}");
     }
@@ -153,7 +165,7 @@ fn keys_at_the_wrong_place_are_sent_to_the_right_one() {
         "{said}"
     );
     // A key that would be refused is no help.
-    insta::assert_snapshot!(complaint(MODEL, "schedul = 1"), @"/agents/a/config.toml:1:1: unknown key `schedul` [known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens]");
+    insta::assert_snapshot!(complaint(MODEL, "hook = 1"), @"/agents/a/config.toml:1:1: unknown key `hook` [known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens, scale, maxWorkQueueSize, waitTimeout, onCallerExit, onSandboxLost, schedule, timezone]");
     for key in ["apiKey", "api_key", "token", "key"] {
         let said = complaint(&format!("[models.x]\nprovider = \"google\"\nmodel = \"m\"\n{key} = \"sk-secret\""), "");
         let what = format!("/config.toml:4:1: `models.x.{key}`: keys never stand in a project");

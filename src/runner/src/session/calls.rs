@@ -10,10 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::journal::{Event, Image, Journal, ToolFinished, ToolStarted};
+use super::journal::{Event, Image, Journal, Returned, Status, Suspended, ToolFinished, ToolStarted};
 use super::progress::{Progress, Watcher};
-use crate::store::StoreError;
-use crate::tools::{Context, Hands, Ready, Registry, ToolResult, ToolSession};
+use crate::store::{NewEvent, StoreError};
+use crate::tools::{Context, Hands, Note, Ready, Registry, ToolResult, ToolSession};
 
 /// What every call of a session is made with.
 #[derive(Clone, Copy)]
@@ -110,6 +110,19 @@ impl Caller<'_> {
         });
         Ok(result)
     }
+}
+
+/// The line that a scheduler tool adds to its own.
+#[expect(dead_code, reason = "the driver gives it to scheduler tools as soon as sessions are members of a fleet")]
+pub(crate) fn noted(note: &Note) -> NewEvent {
+    let event = match note.clone() {
+        Note::Status(text) => Event::Status(Status { text }),
+        Note::Returned(value) => Event::Returned(Returned { value }),
+        Note::Suspended { on, words, deadline, active_ms } => {
+            Event::Suspended(Suspended { on, words, deadline: Some(deadline), active_ms })
+        }
+    };
+    event.to_row()
 }
 
 /// The cause as it stands in JSON.

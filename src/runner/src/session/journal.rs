@@ -189,6 +189,15 @@ pub struct Informed {
 pub struct Suspended {
     /// What it waits for.
     pub on: Value,
+    /// In words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub words: String,
+    /// When it gives up, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<i64>,
+    /// Active time that it has used, in milliseconds.
+    #[serde(default)]
+    pub active_ms: i64,
 }
 
 /// Body of [`Event::Resumed`].
@@ -327,7 +336,7 @@ impl Event {
             Event::Ended(b) => payload::encode(b),
         };
         let tokens = match self {
-            Event::Assistant(turn) => turn.usage.input + turn.usage.output,
+            Event::Assistant(turn) => turn.usage.input.saturating_add(turn.usage.output),
             _ => 0,
         };
         NewEvent { kind: Cow::Borrowed(self.kind()), body, blobs, tokens }

@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::project::{ModelSettings, ModelSource, Settings, Skill};
+    use crate::project::{ModelSettings, ModelSource, OnCallerExit, OnSandboxLost, Settings, Skill};
     use crate::sandbox::limits::Limits;
 
     fn agent() -> Agent {
@@ -93,6 +93,12 @@ mod tests {
                 orphan_grace: 600,
                 max_turns: 200,
                 max_tokens: None,
+                scale: 1,
+                queue: 100,
+                wait_timeout: Duration::from_mins(30),
+                on_caller_exit: OnCallerExit::Cancel,
+                on_sandbox_lost: OnSandboxLost::Fail,
+                schedule: None,
             },
         }
     }

@@ -130,6 +130,7 @@ async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
     assert!(ended_at >= created_at);
     expected.container = Some(container);
     expected.end = Some((done(), ended_at));
+    expected.state = super::SessionState::Ended;
     assert_eq!(found, expected);
     assert_eq!(
         store.create_session(new_session("a-1"), line("{}")).await,

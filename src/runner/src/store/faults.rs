@@ -223,7 +223,7 @@ async fn a_store_of_a_newer_runner_is_refused_untouched() {
     drop(db);
     let before = std::fs::read(&path).unwrap();
     let error = SqliteStore::open(folder.path()).err().unwrap();
-    assert_eq!(error, StoreError::Newer { path: path.clone(), found: 99, known: 1 });
+    assert_eq!(error, StoreError::Newer { path: path.clone(), found: 99, known: 2 });
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 

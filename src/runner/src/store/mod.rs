@@ -25,10 +25,13 @@
 //! The store knows nothing of what an event means: a kind, and a body of JSON text.
 
 mod fleet;
+mod graph;
 mod operation;
 mod queue;
+mod rows;
 mod schema;
 mod sqlite;
+mod verbs;
 mod writer;
 
 #[cfg(test)]
@@ -490,6 +493,12 @@ pub enum StoreError {
         agent: String,
         /// The limit.
         most: u32,
+    },
+    /// The session does not go on from a wait.
+    #[error("session {session} has no wait to finish")]
+    NotWaiting {
+        /// Its public id.
+        session: String,
     },
     /// The session's id is taken.
     #[error("a session {id} exists already")]

@@ -9,19 +9,21 @@ use std::thread::JoinHandle;
 
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use rusqlite::{Connection, OptionalExtension, named_params, params};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-use super::operation::{Operation, event_id, event_seq, unknown};
+use super::operation::{Operation, Refusal, Verb, event_id, event_seq, event_size, unknown};
 use super::queue::{Answer, Item, Queue};
+use super::rows::{SELECT, session_of};
 use super::schema::{connect, connect_alone, prepare, translate};
-use super::writer::{self, Poller};
+use super::verbs::{self, calls, end, inbox, locks, prune, slots, waits};
+use super::writer::{self, Clock, Poller};
 use super::{
     Blob, BlobId, CallAnswer, CallRecord, CallRequest, CallsAfter, Claimed, Container, End, EventRow, Generation,
     InboxEvent, Lines, Lock, LockAnswer, NewEvent, NewInboxEvent, NewSession, OwnerId, Pruned, ReleaseAnswer,
-    ReturnAnswer, Scope, Seat, Session, SessionFilter, SessionKey, SessionState, Slots, Status, StopHow, StopRequest,
-    Store, StoreError, StoreFuture, Wait, WaitAnswer, WaitRequest, Waited,
+    ReturnAnswer, Scope, Seat, Session, SessionFilter, SessionKey, Slots, Status, StopHow, StopRequest, Store,
+    StoreError, StoreFuture, Wait, WaitAnswer, WaitRequest, Waited,
 };
 
 /// Sessions, journals and payloads in `store.db` of a state directory.
@@ -33,6 +35,7 @@ pub struct SqliteStore {
     threads: Vec<JoinHandle<()>>,
     readers: Arc<Mutex<Vec<Connection>>>,
     poller: Poller,
+    clock: Clock,
     /// Why nothing can be written, when that is known from the beginning.
     unwritable: Option<StoreError>,
 }
@@ -40,12 +43,17 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store of this state directory; creates it, or brings it to the newest schema, when need be.
     pub fn open(folder: &Path) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open_with_clock(folder, Arc::new(writer::now))
+    }
+
+    /// The same with another clock than the system's.
+    pub(super) fn open_with_clock(folder: &Path, clock: Clock) -> Result<SqliteStore, StoreError> {
         let path = prepare(folder)?;
         let queue = Arc::new(Queue::default());
         let changed = watch::Sender::new(0);
-        let threads = writer::start(&path, Arc::clone(&queue), changed.clone())?;
+        let threads = writer::start(&path, Arc::clone(&queue), changed.clone(), Arc::clone(&clock))?;
         let poller = Poller::new(path.clone(), changed);
-        Ok(SqliteStore { path, queue, threads, readers: Arc::default(), poller, unwritable: None })
+        Ok(SqliteStore { path, queue, threads, readers: Arc::default(), poller, clock, unwritable: None })
     }
 
     /// Opens the store to read it, also where there is no room for what SQLite keeps beside the file. Every write then
@@ -60,7 +68,9 @@ impl SqliteStore {
         let Ok(reader) = connect_alone(&path) else { return Err(full) };
         let poller = Poller::new(path.clone(), watch::Sender::new(0));
         let readers = Arc::new(Mutex::new(vec![reader]));
-        Ok(SqliteStore { path, queue: Arc::default(), threads: Vec::new(), readers, poller, unwritable: Some(full) })
+        let clock: Clock = Arc::new(writer::now);
+        let queue = Arc::default();
+        Ok(SqliteStore { path, queue, threads: Vec::new(), readers, poller, clock, unwritable: Some(full) })
     }
 
     /// The version of the schema that this program knows.
@@ -80,6 +90,28 @@ impl SqliteStore {
 
     fn done(&self, operation: Operation) -> StoreFuture<'_, ()> {
         self.write(operation).map(|answer| answer.map(drop)).boxed()
+    }
+
+    /// Puts a verb with an answer of its own type into the queue now.
+    fn verb<A: Send + 'static>(
+        &self,
+        kind: Kind,
+        apply: impl Fn(&Connection, i64) -> Result<A, Refusal> + Send + 'static,
+    ) -> StoreFuture<'_, A> {
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let apply = Box::new(move |db: &Connection, now| {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(apply(db, now)?);
+            Ok(())
+        });
+        let Kind { name, seat, durable, size } = kind;
+        let key = seat.map(|seat| seat.key);
+        let done = self.write(Operation::Verb(Verb { name, key, durable, size, apply }));
+        async move {
+            done.await?;
+            answer.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(StoreError::Closed)
+        }
+        .boxed()
     }
 
     /// Reads on a thread that may block, after everything that was asked for before.
@@ -103,6 +135,36 @@ impl SqliteStore {
             reading.await.unwrap_or(Err(StoreError::Closed))
         }
         .boxed()
+    }
+}
+
+/// What the writer has to know of a verb.
+struct Kind {
+    name: &'static str,
+    seat: Option<Seat>,
+    durable: bool,
+    size: usize,
+}
+
+impl Kind {
+    /// One that must survive a power cut.
+    fn durable(name: &'static str) -> Kind {
+        Kind { name, seat: None, durable: true, size: 0 }
+    }
+
+    /// One whose loss by a power cut does no harm.
+    fn light(name: &'static str) -> Kind {
+        Kind { durable: false, ..Kind::durable(name) }
+    }
+
+    /// Of the driver in this seat.
+    fn of(self, seat: Seat) -> Kind {
+        Kind { seat: Some(seat), ..self }
+    }
+
+    /// With about this many bytes to keep.
+    fn sized(self, size: usize) -> Kind {
+        Kind { size, ..self }
     }
 }
 
@@ -140,27 +202,29 @@ impl Store for SqliteStore {
         self.done(Operation::SetContainer { key, generation, container })
     }
 
-    fn end_session(&self, seat: Seat, end: End, _calls: CallsAfter, ended: NewEvent) -> StoreFuture<'_, ()> {
-        let Seat { key, generation } = seat;
-        self.done(Operation::End { key, generation, end, ended })
+    fn end_session(&self, seat: Seat, end: End, calls: CallsAfter, ended: NewEvent) -> StoreFuture<'_, ()> {
+        let kind = Kind::durable("end_session").of(seat).sized(event_size(&ended));
+        self.verb(kind, move |db, now| end::end(db, seat, &end, &calls, &ended, now))
     }
 
     fn sandbox_removed(&self, key: SessionKey, generation: Generation) -> StoreFuture<'_, ()> {
         self.done(Operation::SandboxRemoved { key, generation })
     }
 
-    fn request_stop(&self, key: SessionKey, by: String, _how: StopHow) -> StoreFuture<'_, ()> {
-        self.done(Operation::RequestStop { key, by })
+    fn request_stop(&self, key: SessionKey, by: String, how: StopHow) -> StoreFuture<'_, ()> {
+        self.verb(Kind::light("request_stop"), move |db, _| end::request_stop(db, key, &by, how))
     }
 
     fn stop_requested(&self, key: SessionKey) -> StoreFuture<'_, Option<StopRequest>> {
         self.read(move |db| {
             let found = db
-                .prepare_cached("SELECT stop_requested_by FROM sessions WHERE key = ?1")?
-                .query_row([key.0], |row| row.get(0))
+                .prepare_cached("SELECT stop_requested_by, stop_kill FROM sessions WHERE key = ?1")?
+                .query_row([key.0], |row| {
+                    let how = if row.get(1)? { StopHow::Kill } else { StopHow::Orderly };
+                    Ok(row.get::<_, Option<String>>(0)?.map(|by| StopRequest { by, how }))
+                })
                 .optional()?;
-            let request = |by: Option<String>| by.map(|by| StopRequest { by, how: StopHow::Orderly });
-            Ok(found.map(request).ok_or_else(|| unknown(key)))
+            Ok(found.ok_or_else(|| unknown(key)))
         })
     }
 
@@ -203,12 +267,13 @@ impl Store for SqliteStore {
             };
             db.prepare_cached(&format!(
                 "{SELECT} WHERE {condition} AND (:project IS NULL OR project = :project)
-                 AND (:agent IS NULL OR agent = :agent) ORDER BY key DESC LIMIT :limit"
+                 AND (:agent IS NULL OR agent = :agent) AND (:tree IS NULL OR root = :tree) ORDER BY key DESC LIMIT :limit"
             ))?
             .query_map(
                 named_params! {
                     ":project": filter.project,
                     ":agent": filter.agent,
+                    ":tree": filter.tree.map(|root| root.0),
                     ":limit": filter.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX)),
                 },
                 session_of,
@@ -257,7 +322,7 @@ impl Store for SqliteStore {
     }
 
     fn now(&self) -> StoreFuture<'_, i64> {
-        Box::pin(future::ready(Ok(writer::now())))
+        Box::pin(future::ready(Ok((self.clock)())))
     }
 
     fn flush(&self, key: SessionKey) -> StoreFuture<'_, ()> {
@@ -273,8 +338,8 @@ impl Store for SqliteStore {
         container: String,
         lines: Lines<Claimed>,
     ) -> StoreFuture<'_, Option<Claimed>> {
-        let _ = (project, slots, scope, owner, container, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let claim = slots::Claim { project, slots, scope, owner, container };
+        self.verb(Kind::durable("claim"), move |db, now| slots::claim(db, &claim, &lines, now))
     }
 
     fn acquire_lock(
@@ -284,8 +349,8 @@ impl Store for SqliteStore {
         ttl: i64,
         lines: Lines<LockAnswer>,
     ) -> StoreFuture<'_, LockAnswer> {
-        let _ = (seat, resource, ttl, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("acquire_lock").of(seat);
+        self.verb(kind, move |db, now| locks::acquire(db, seat, &resource, ttl, &lines, now))
     }
 
     fn release_lock(
@@ -294,18 +359,18 @@ impl Store for SqliteStore {
         resource: String,
         lines: Lines<ReleaseAnswer>,
     ) -> StoreFuture<'_, ReleaseAnswer> {
-        let _ = (seat, resource, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("release_lock").of(seat);
+        self.verb(kind, move |db, now| locks::release(db, seat, &resource, &lines, now))
     }
 
     fn locks(&self, project: Option<String>) -> StoreFuture<'_, Vec<Lock>> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let clock = Arc::clone(&self.clock);
+        self.read(move |db| locks::list(db, project.as_deref(), clock()).map(Ok))
     }
 
     fn call_agent(&self, seat: Seat, call: CallRequest, lines: Lines<CallAnswer>) -> StoreFuture<'_, CallAnswer> {
-        let _ = (seat, call, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("call_agent").of(seat).sized(event_size(&call.started));
+        self.verb(kind, move |db, now| calls::call(db, seat, &call, &lines, now))
     }
 
     fn check_call(
@@ -314,149 +379,92 @@ impl Store for SqliteStore {
         call_id: String,
         lines: Lines<Option<CallRecord>>,
     ) -> StoreFuture<'_, Option<CallRecord>> {
-        let _ = (seat, call_id, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::light("check_call").of(seat);
+        self.verb(kind, move |db, now| calls::check(db, seat, &call_id, &lines, now))
     }
 
     fn calls(&self, project: Option<String>) -> StoreFuture<'_, Vec<CallRecord>> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| calls::list(db, project.as_deref()).map(Ok))
     }
 
     fn return_value(&self, seat: Seat, value: Value, lines: Lines<ReturnAnswer>) -> StoreFuture<'_, ReturnAnswer> {
-        let _ = (seat, value, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("return_value").of(seat);
+        self.verb(kind, move |db, now| calls::return_value(db, seat, &value, &lines, now))
     }
 
     fn set_status(&self, seat: Seat, text: String, lines: Lines<()>) -> StoreFuture<'_, ()> {
-        let _ = (seat, text, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::light("set_status").of(seat);
+        self.verb(kind, move |db, now| verbs::set_status(db, seat, &text, &lines, now))
     }
 
     fn wait(&self, seat: Seat, wait: WaitRequest, lines: Lines<WaitAnswer>) -> StoreFuture<'_, WaitAnswer> {
-        let _ = (seat, wait, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("wait").of(seat);
+        self.verb(kind, move |db, now| waits::begin(db, seat, &wait, &lines, now))
     }
 
     fn set_paused(&self, seat: Seat, paused: bool) -> StoreFuture<'_, ()> {
-        let _ = (seat, paused);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.verb(Kind::light("set_paused").of(seat), move |db, _| waits::set_paused(db, seat, paused))
     }
 
     fn wait_of(&self, key: SessionKey) -> StoreFuture<'_, Option<Wait>> {
-        let _ = (key);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| waits::of(db, key).map(Ok))
     }
 
     fn finish_wait(&self, seat: Seat, lines: Lines<Waited>) -> StoreFuture<'_, Waited> {
-        let _ = (seat, lines);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("finish_wait").of(seat);
+        self.verb(kind, move |db, now| waits::finish(db, seat, &lines, now))
     }
 
     fn waits(&self, project: Option<String>, after: i64) -> StoreFuture<'_, Vec<Wait>> {
-        let _ = (project, after);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| waits::list(db, project.as_deref(), after).map(Ok))
     }
 
     fn expire_waits(&self, project: String) -> StoreFuture<'_, Vec<String>> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.verb(Kind::durable("expire_waits"), move |db, now| waits::expire(db, &project, now))
     }
 
     fn next_deadline(&self, project: String) -> StoreFuture<'_, Option<i64>> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| waits::next_deadline(db, &project).map(Ok))
     }
 
     fn accept(&self, event: NewInboxEvent) -> StoreFuture<'_, i64> {
-        let _ = (event);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.verb(Kind::durable("accept"), move |db, now| inbox::accept(db, &event, now))
     }
 
     fn inbox_position(&self, project: String) -> StoreFuture<'_, i64> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| inbox::position(db, &project).map(Ok))
     }
 
     fn inbox(&self, project: String, limit: usize) -> StoreFuture<'_, Vec<InboxEvent>> {
-        let _ = (project, limit);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| inbox::list(db, &project, limit).map(Ok))
     }
 
     fn unmatched(&self, project: String) -> StoreFuture<'_, Vec<InboxEvent>> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| inbox::unmatched(db, &project).map(Ok))
     }
 
     fn wake(&self, event: i64, waits: Vec<i64>) -> StoreFuture<'_, Vec<String>> {
-        let _ = (event, waits);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.verb(Kind::durable("wake"), move |db, now| inbox::wake(db, event, &waits, now))
     }
 
     fn pause_agent(&self, project: String, agent: Option<String>, paused: bool) -> StoreFuture<'_, ()> {
-        let _ = (project, agent, paused);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        let kind = Kind::durable("pause_agent");
+        self.verb(kind, move |db, _| slots::pause(db, &project, agent.as_deref(), paused))
     }
 
     fn paused_agents(&self, project: String) -> StoreFuture<'_, Vec<String>> {
-        let _ = (project);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| slots::paused(db, &project).map(Ok))
     }
 
     fn tree_tokens(&self, key: SessionKey) -> StoreFuture<'_, (u64, Option<u64>)> {
-        let _ = (key);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.read(move |db| slots::tree_tokens(db, key).map(|found| found.ok_or_else(|| unknown(key))))
     }
 
     fn prune(&self, project: String, before: i64) -> StoreFuture<'_, Pruned> {
-        let _ = (project, before);
-        Box::pin(future::ready(Err(StoreError::Closed)))
+        self.verb(Kind::light("prune"), move |db, _| prune::prune(db, &project, before))
     }
 
     fn watch(&self) -> watch::Receiver<u64> {
         self.poller.subscribe()
     }
-}
-
-const SELECT: &str = "SELECT key, id, project, agent, owner, host, generation, container_name, container_id, keep,
-    created_at, stop_requested_by, ended_at, end_cause, exit_code, end_message, sandbox_removed FROM sessions";
-
-fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
-    let container: Option<String> = row.get("container_name")?;
-    let container_id = row.get("container_id")?;
-    let ended_at: Option<i64> = row.get("ended_at")?;
-    let end = match ended_at {
-        None => None,
-        Some(at) => {
-            let end = End {
-                cause: row.get("end_cause")?,
-                exit_code: row.get("exit_code")?,
-                message: row.get("end_message")?,
-                sandbox_removed: row.get("sandbox_removed")?,
-                text: None,
-            };
-            Some((end, at))
-        }
-    };
-    Ok(Session {
-        key: SessionKey(row.get("key")?),
-        id: row.get("id")?,
-        project: row.get("project")?,
-        agent: row.get("agent")?,
-        owner: OwnerId { id: row.get("owner")?, host: row.get("host")? },
-        generation: Generation(row.get("generation")?),
-        container: container.map(|name| Container { name, id: container_id }),
-        keep: row.get("keep")?,
-        created_at: row.get("created_at")?,
-        stop_requested_by: row.get("stop_requested_by")?,
-        state: SessionState::Active,
-        slotted: false,
-        parent: None,
-        root: SessionKey(row.get("key")?),
-        depth: 0,
-        status: None,
-        tokens: 0,
-        overcommit: false,
-        end,
-    })
 }

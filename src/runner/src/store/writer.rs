@@ -26,12 +26,13 @@ pub(super) fn start(
     path: &Path,
     queue: Arc<Queue>,
     changed: watch::Sender<u64>,
+    clock: Clock,
 ) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let (work, works) = sync_channel(1);
     let (open, closing) = sync_channel(0);
     let checkpointer = connect(path)?;
     checkpointer.busy_timeout(CHECKPOINT_PATIENCE).map_err(|e| translate(path, &e))?;
-    let writer = Writer { db: connect(path)?, path: path.to_owned(), full: false, deferred: HashMap::new() };
+    let writer = Writer { db: connect(path)?, path: path.to_owned(), clock, full: false, deferred: HashMap::new() };
     let started = |e: std::io::Error| StoreError::Io { path: path.to_owned(), reason: format!("no thread: {e}") };
     let checkpoint = std::thread::Builder::new().name("store-checkpoint".into());
     let write = std::thread::Builder::new().name("store-writer".into());
@@ -49,6 +50,7 @@ pub(super) fn start(
 struct Writer {
     db: Connection,
     path: PathBuf,
+    clock: Clock,
     /// `synchronous` is FULL at the moment.
     full: bool,
     /// What went wrong in the background and nobody has been told yet.
@@ -65,9 +67,11 @@ impl Writer {
             // Journal lines are many, and their writer must not be woken by its own: the poller reports them.
             let news =
                 group.iter().any(|item| !matches!(item.operation, Operation::Append { .. } | Operation::Barrier));
+            let before = self.db.total_changes();
             self.write(&mut group);
             queue.settle(count);
-            if news {
+            // Who asks for a slot in vain must not be woken by having asked.
+            if news && self.db.total_changes() != before {
                 changed.send_modify(|changes| *changes += 1);
             }
             // Full means that the checkpointer knows already.
@@ -105,13 +109,17 @@ impl Writer {
     fn transaction(&mut self, group: &[Item]) -> Result<Vec<Answer>, rusqlite::Error> {
         self.synchronous(group.iter().any(|item| item.operation.is_durable()))?;
         let single = matches!(group, [item] if item.operation.is_single());
-        if !single {
+        if single {
+            crash_points(group, "before");
+        } else {
             self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         }
         let done = self.apply(group).and_then(|done| {
             if !single {
+                crash_points(group, "before");
                 self.db.prepare_cached("COMMIT")?.execute([])?;
             }
+            crash_points(group, "after");
             Ok(done)
         });
         if done.is_err() && !self.db.is_autocommit() {
@@ -126,7 +134,7 @@ impl Writer {
     fn apply(&self, group: &[Item]) -> Result<(Vec<Answer>, HashMap<SessionKey, StoreError>), rusqlite::Error> {
         let mut deferred = self.deferred.clone();
         let mut answers = Vec::with_capacity(group.len());
-        let now = now();
+        let now = (self.clock)();
         for Item { operation, reply } in group {
             let awaited = reply.is_some();
             let key = operation.key();
@@ -154,6 +162,15 @@ impl Writer {
     }
 }
 
+/// Passes the crash points of a commit, `commit.<verb>.before` and `.after`.
+fn crash_points(group: &[Item], moment: &str) {
+    if cfg!(feature = "crash") {
+        for item in group {
+            crate::crash::point(&format!("commit.{}.{moment}", item.operation.name()));
+        }
+    }
+}
+
 /// Answers whoever waits; who gave up waiting is not told.
 fn respond(item: Item, answer: Answer) {
     if let Some(reply) = item.reply {
@@ -161,7 +178,10 @@ fn respond(item: Item, answer: Answer) {
     }
 }
 
-/// Milliseconds since 1970.
+/// Tells the time, in milliseconds since 1970.
+pub(super) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// The system's clock.
 pub(super) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }

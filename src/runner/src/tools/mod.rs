@@ -1,18 +1,29 @@
 //! Tools as the model sees them: names, schemas, and results in words. One file a tool.
 //!
+//! Transport tools reach into the sandbox. Scheduler tools reach what sessions share: each makes one verb of the store,
+//! and its effect and the line of its result are one transaction.
+//!
 //! A tool never raises into the session (T-2): whatever happens becomes a [`ToolResult`].
 
+mod acquire_lock;
 mod bash;
+mod call_agent;
 mod check;
+mod check_call;
 mod edit;
 mod find;
 mod grep;
 mod hands;
 mod ls;
 mod read;
+mod release_lock;
+mod return_value;
+mod scheduled;
+mod set_status;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text;
+pub mod wait_for_trigger;
 mod write;
 
 use std::cell::Cell;
@@ -76,6 +87,29 @@ pub enum Said {
 /// Makes the `tool_finished` line of a call from its result.
 pub type Finish = Arc<dyn Fn(&ToolResult) -> NewEvent + Send + Sync>;
 
+/// What else a call has the journal say, in the same transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// The agent says what it is doing (`status`).
+    Status(String),
+    /// It set its return value (`returned`).
+    Returned(Value),
+    /// It waits (`suspended`); nothing else of the call is said then.
+    Suspended {
+        /// For what.
+        on: Value,
+        /// In words.
+        words: String,
+        /// When it gives up, in milliseconds since 1970.
+        deadline: i64,
+        /// Active time that the session has used, in milliseconds.
+        active_ms: i64,
+    },
+}
+
+/// Makes the line of a [`Note`].
+pub type Noter = Arc<dyn Fn(&Note) -> NewEvent + Send + Sync>;
+
 impl From<CallError> for ToolResult {
     fn from(error: CallError) -> Self {
         Self::error(error.cause(), error.to_string())
@@ -128,6 +162,8 @@ pub struct Among<'a> {
     pub member: &'a Member,
     /// Makes the line that goes into the transaction of the call's effect.
     pub finish: &'a Finish,
+    /// Makes the lines that some calls add to it.
+    pub note: &'a Noter,
     /// The inbox's position when the model was asked for this turn.
     pub since: i64,
     /// Active time that the session has used, in milliseconds.
@@ -163,7 +199,8 @@ trait Tool {
     /// JSON Schema (2020-12) of its arguments: no `$ref`, no unknown keys.
     fn schema(&self) -> Value;
 
-    /// True when a call may change something: its intent is then durable before it begins.
+    /// True when a call may change something in the sandbox: its intent is then durable before it begins. Others are
+    /// made again after a restart that came in between; a scheduler tool without its line had no effect.
     fn has_effects(&self) -> bool;
 
     /// When a call is made in its turn.
@@ -171,8 +208,11 @@ trait Tool {
         Order::AtOnce
     }
 
-    /// Makes a call whose arguments fit the schema.
-    fn run<'a>(&'a self, context: Context<'a>, args: Value) -> LocalBoxFuture<'a, ToolResult>;
+    /// Makes a call whose arguments fit the schema. Tools that need others to act have only [`Tool::say`].
+    fn run<'a>(&'a self, context: Context<'a>, args: Value) -> LocalBoxFuture<'a, ToolResult> {
+        let _ = (context, args);
+        Box::pin(async { scheduled::alone() })
+    }
 
     /// Makes a call that may write its own line, or suspend the session.
     ///
@@ -225,9 +265,9 @@ pub struct Ready<'a> {
 }
 
 impl Registry {
-    /// The transport tools.
+    /// The transport tools: what can be done without an agent (`runner tool`).
     pub fn transport() -> Self {
-        let tools: Vec<Box<dyn Tool>> = vec![
+        Self::of(vec![
             Box::new(bash::Bash),
             Box::new(edit::Edit),
             Box::new(find::Find),
@@ -235,7 +275,30 @@ impl Registry {
             Box::new(ls::Ls),
             Box::new(read::Read),
             Box::new(write::Write),
-        ];
+        ])
+    }
+
+    /// All tools of an agent's session.
+    pub fn session() -> Self {
+        Self::of(vec![
+            Box::new(acquire_lock::AcquireLock),
+            Box::new(bash::Bash),
+            Box::new(call_agent::CallAgent),
+            Box::new(check_call::CheckCall),
+            Box::new(edit::Edit),
+            Box::new(find::Find),
+            Box::new(grep::Grep),
+            Box::new(ls::Ls),
+            Box::new(read::Read),
+            Box::new(release_lock::ReleaseLock),
+            Box::new(return_value::ReturnValue),
+            Box::new(set_status::SetStatus),
+            Box::new(wait_for_trigger::WaitForTrigger),
+            Box::new(write::Write),
+        ])
+    }
+
+    fn of(tools: Vec<Box<dyn Tool>>) -> Self {
         let entry = |tool: Box<dyn Tool>| {
             let schema = tool.schema();
             let validator = jsonschema::draft202012::new(&schema).expect("our schemas are valid; a test holds that");

@@ -10,6 +10,7 @@ use super::*;
 use crate::sandbox::{Gone, GoneKind};
 
 mod files;
+pub(crate) mod fleet;
 mod search;
 
 /// Hands that answer what they were told to, in order, and remember what they were asked.

@@ -52,7 +52,7 @@ fn event() -> impl Strategy<Value = Event> {
             let args = (!args.is_null()).then_some(args);
             Event::ToolStarted(ToolStarted { key: "k".into(), name: "ls".into(), args })
         }),
-        value().prop_map(|on| Event::Suspended(Suspended { on })),
+        value().prop_map(|on| Event::Suspended(Suspended { on, ..Suspended::default() })),
         value().prop_map(|by| Event::Resumed(Resumed { by })),
         value().prop_map(|value| Event::Returned(Returned { value })),
         text.clone().prop_map(|text| Event::Status(Status { text })),
