@@ -130,10 +130,16 @@ impl Path {
     fn walk<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match value {
             Value::Object(members) => members.get(step),
-            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+            Value::Array(items) => items.get(position(step)?),
             _ => None,
         })
     }
+}
+
+/// The position that a step names; only its usual form does.
+fn position(step: &str) -> Option<usize> {
+    let is_number = step.bytes().all(|b| b.is_ascii_digit()) && (step == "0" || !step.starts_with('0'));
+    step.parse().ok().filter(|_| is_number)
 }
 
 impl fmt::Display for Path {
@@ -152,6 +158,144 @@ impl Scalar {
             Value::Number(value) => Some(Scalar(Some(value.to_string()))),
             Value::String(value) => Some(Scalar(Some(value.clone()))),
             Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(filter: &Value, fields: &Value, raw: &Value) -> bool {
+        Filter::parse(filter).unwrap().matches(fields, raw)
+    }
+
+    /// S-WAIT-3: a path is looked up in the fields, then in the payload.
+    #[test]
+    fn fields_come_before_the_payload() {
+        let (fields, raw) = (json!({"action": "closed", "sender": "ann"}), json!({"action": "x", "sender": {"id": 5}}));
+        assert!(matches(&json!({}), &fields, &raw));
+        assert!(matches(&Value::Null, &fields, &raw));
+        assert!(matches(&json!({"action": "closed"}), &fields, &raw));
+        assert!(!matches(&json!({"action": "x"}), &fields, &raw));
+        assert!(matches(&json!({"sender.id": 5, "sender": "ann"}), &fields, &raw));
+        assert!(!matches(&json!({"sender.id": 5, "sender": "bob"}), &fields, &raw), "all have to fit");
+    }
+
+    /// S-WAIT-3: positions are numbers, and a dot inside a key is written with a backslash.
+    #[test]
+    fn paths_reach_into_lists_and_odd_keys() {
+        let raw = json!({
+            "labels": [{"name": "bug"}, {"name": "old"}], "a.b": {"c": 1}, "back\\slash": 2, "0": "zero", "a": {"b": 3},
+        });
+        let fits = |filter: Value| matches(&filter, &json!({}), &raw);
+        assert!(fits(json!({"labels.0.name": "bug", "labels.1.name": "old"})));
+        assert!(fits(json!({"a\\.b.c": 1, "a.b": 3})));
+        assert!(fits(json!({"back\\slash": 2})) && fits(json!({"back\\\\slash": 2})));
+        assert!(fits(json!({"0": "zero"})), "in an object it is a key");
+        for wrong in ["labels.2.name", "labels.-1.name", "labels.+1.name", "labels.00.name", "labels.name", "labels"] {
+            assert!(!fits(json!({wrong: "bug"})), "{wrong}");
+        }
+    }
+
+    /// S-WAIT-3: equal is the same scalar, or the string that a number or boolean is written as.
+    #[test]
+    fn numbers_and_booleans_equal_what_they_are_written_as() {
+        let raw = json!({"n": 42, "f": 1.5, "t": true, "z": null, "s": "42", "e": "", "neg": -1, "big": u64::MAX});
+        let fits = |filter: Value| matches(&filter, &json!({}), &raw);
+        assert!(
+            fits(json!({"n": 42})) && fits(json!({"n": "42"})) && fits(json!({"s": 42})) && fits(json!({"s": "42"}))
+        );
+        assert!(fits(json!({"f": "1.5", "t": "true", "neg": "-1", "big": "18446744073709551615"})));
+        assert!(fits(json!({"t": true})) && !fits(json!({"t": 1})) && !fits(json!({"t": "True"})));
+        assert!(fits(json!({"z": null})) && !fits(json!({"z": "null"})) && !fits(json!({"e": null})));
+        assert!(!fits(json!({"n": "042"})) && !fits(json!({"n": " 42"})));
+    }
+
+    /// S-WAIT-3: a missing path equals nothing, not even null; nor does a list or an object.
+    #[test]
+    fn what_is_missing_equals_nothing() {
+        let raw = json!({"a": {"b": []}});
+        for path in ["c", "a.c", "a.b.0", "a", "a.b", "a.b.c.d"] {
+            for value in [json!(null), json!(""), json!("null"), json!(0), json!(false)] {
+                assert!(!matches(&json!({path: value}), &json!({}), &raw), "{path} = {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn filters_that_cannot_be_used_say_why() {
+        let why = |filter: Value| Filter::parse(&filter).unwrap_err();
+        assert_eq!(why(json!([1])), FilterError::NotAnObject);
+        assert_eq!(why(json!("repo=x")), FilterError::NotAnObject);
+        assert_eq!(why(json!({"a": {"b": 1}})), FilterError::NotAScalar("a".to_owned()));
+        for path in ["", ".", "a.", ".a", "a..b", "a\\"] {
+            assert_eq!(why(json!({path: 1})), FilterError::Path(path.to_owned()));
+        }
+    }
+
+    /// S-WAIT-4, S-WAIT-9: triggers have the members that filters read and models see.
+    #[test]
+    fn triggers_have_their_members() {
+        assert_eq!(
+            call("a", "s/1/0", &json!("do it")).to_string(),
+            r#"{"type":"agent_trigger","kind":"call","source_agent":"a","call_id":"s/1/0","context":"do it"}"#
+        );
+        assert_eq!(
+            result("b", "s/1/0", &json!({"status": "error", "error": "timeout"})).to_string(),
+            r#"{"type":"agent_trigger","kind":"result","source_agent":"b","call_id":"s/1/0","status":"error","error":"timeout"}"#
+        );
+        assert_eq!(
+            webhook(&json!({"event": "push", "payload": 1}), &json!([])).to_string(),
+            r#"{"type":"webhook","event":"push","payload":[]}"#
+        );
+    }
+
+    fn scalar() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[a-z0-9.]{0,6}".prop_map(Value::from),
+        ]
+    }
+
+    fn written(step: &str) -> String {
+        step.replace('\\', "\\\\").replace('.', "\\.")
+    }
+
+    proptest! {
+        /// S-WAIT-3: whatever keys a value lies under, the path that is written for them finds it, and only it.
+        #[test]
+        fn every_key_has_a_path(steps in prop::collection::vec("[ab.\\\\0]{1,4}", 1..4), value in scalar()) {
+            let raw = steps.iter().rev().fold(value.clone(), |inner, step| json!({step: inner}));
+            let path = steps.iter().map(|step| written(step)).collect::<Vec<_>>().join(".");
+            let filter = Filter::parse(&json!({path.clone(): value.clone()})).unwrap();
+            let nothing = json!({});
+            prop_assert!(filter.matches(&nothing, &raw));
+            prop_assert!(filter.matches(&raw, &nothing));
+            prop_assert!(!filter.matches(&nothing, &nothing));
+            prop_assert_eq!(filter.parts()[0].0.to_string(), path);
+        }
+
+        /// A filter that went through the store takes what it took.
+        #[test]
+        fn filters_come_back_as_they_went(
+            members in prop::collection::btree_map("[ab.\\\\]{1,3}", scalar(), 0..4),
+        ) {
+            let written: Value = members.into_iter().collect();
+            if let Ok(filter) = Filter::parse(&written) {
+                prop_assert_eq!(Filter::parse(&filter.to_json()), Ok(filter));
+            }
+        }
+
+        /// S-WAIT-3: no text makes the reader of paths fail.
+        #[test]
+        fn any_path_is_read_or_refused(path in "\\PC{0,12}|[a.\\\\]{0,8}") {
+            let _ = Filter::parse(&json!({path: 1})).map(|filter| filter.matches(&json!({}), &json!({"a": [1]})));
         }
     }
 }

@@ -49,7 +49,6 @@ use crate::state::State;
 use crate::store::{NewEvent, NewSession, Scope, Session, SessionKey, Slots, Store, StoreError};
 
 pub(crate) use ends::Undriven;
-pub(crate) use wakes::match_events;
 
 /// Drives claimed sessions; tests put a scripted one in its place.
 pub(crate) trait Drive {
