@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use runner::fleet::WaitIndex;
+use runner::fleet::index::WaitIndex;
 use runner::store::{InboxEvent, SessionKey, Wait, WaitOn};
 use runner::trigger::Filter;
 use serde_json::{Value, json};
@@ -27,14 +27,14 @@ pub(crate) async fn of_one(place: &Place) -> anyhow::Result<Figure> {
 async fn measure(_: &Place, name: &'static str, repos: i64, bound: f64) -> anyhow::Result<Figure> {
     let mut index = WaitIndex::default();
     for id in 1..=WAITS {
-        index.add(&wait(id, id % repos));
+        index.insert(&wait(id, id % repos));
     }
     let rounds = if repos == 1 { ROUNDS / 10 } else { ROUNDS };
     let mut times = Vec::with_capacity(rounds);
     for round in 0..rounds {
         let event = event(i64::try_from(round)? % repos);
         let begin = Instant::now();
-        let matched = index.matching(&event);
+        let matched = index.matching(&event.source, &event.event, &event.fields, &event.raw);
         times.push(begin.elapsed());
         anyhow::ensure!(matched.len() == usize::try_from(WAITS / repos)?, "{} waits match", matched.len());
     }

@@ -18,7 +18,7 @@ fn dies_at(point: &str) {
         let place = scene::place(2);
         scene::begin(&place, "one");
         let sent = Cell::new(false);
-        let send = |place: &Place| {
+        let emit = |place: &Place| {
             if !sent.get() && !scene::waits_for_event(place).is_empty() {
                 scene::send(place, "one");
                 sent.set(true);
@@ -26,14 +26,14 @@ fn dies_at(point: &str) {
         };
         let daemon = place.serve_until(&format!("{point}:{pass}"));
         let died = daemon.dies(|| {
-            send(&place);
+            emit(&place);
             !place.listed("ps").is_empty()
         });
         // A point is passed at least once in the scene; how often depends on the machine.
         assert!(died || pass > 1, "the scene never comes to {point}");
         let daemon = place.serve();
         until("the root has got its event, or is over", || {
-            send(&place);
+            emit(&place);
             sent.get() || place.listed("ps").is_empty()
         });
         scene::came_to_its_end(&place, &["one".to_owned()]);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::scene;
-use crate::harness::until;
+use crate::harness::{Place, until};
 
 /// Roots under way, each with a child: sixty sessions, of which thirty are there from the start.
 const ROOTS: usize = 30;
@@ -35,9 +35,11 @@ fn thirty_sessions_under_kills() {
     while rounds > 0 {
         let place = scene::place(6);
         let tasks: Vec<String> = (0..ROOTS).map(|n| format!("t{n}")).collect();
-        tasks.iter().for_each(|task| scene::begin(&place, task));
+        for task in &tasks {
+            scene::begin(&place, task);
+        }
         let mut unsent: Vec<String> = tasks.clone();
-        let mut send = |place: &crate::harness::Place, unsent: &mut Vec<String>| {
+        let mut emit = |place: &Place, unsent: &mut Vec<String>| {
             for session in scene::waits_for_event(place) {
                 let task = place.show(&session)["task"].as_str().expect("a text").to_owned();
                 if let Some(at) = unsent.iter().position(|other| *other == task) {
@@ -49,13 +51,13 @@ fn thirty_sessions_under_kills() {
         // Once everything is over, kills would meet an idle daemon: the load begins anew.
         while rounds > 0 && !place.listed("ps").is_empty() {
             let daemon = place.serve();
-            send(&place, &mut unsent);
+            emit(&place, &mut unsent);
             std::thread::sleep(Duration::from_millis(dice.below(700)));
             daemon.kill_9();
             rounds -= 1;
         }
         let daemon = place.serve();
-        until_all_sent(&place, &mut unsent, &mut send);
+        until_all_sent(&place, &mut unsent, &mut emit);
         scene::came_to_its_end(&place, &tasks);
         daemon.stop().exits(0);
     }
@@ -63,15 +65,11 @@ fn thirty_sessions_under_kills() {
 
 /// Sends the events as their roots come to wait for them.
 #[track_caller]
-fn until_all_sent(
-    place: &crate::harness::Place,
-    unsent: &mut Vec<String>,
-    send: &mut impl FnMut(&crate::harness::Place, &mut Vec<String>),
-) {
+fn until_all_sent(place: &Place, unsent: &mut Vec<String>, emit: &mut impl FnMut(&Place, &mut Vec<String>)) {
     while !unsent.is_empty() {
         let before = unsent.len();
         until("one more root waits for its event", || {
-            send(place, unsent);
+            emit(place, unsent);
             unsent.len() < before || unsent.is_empty()
         });
     }

@@ -67,7 +67,7 @@ pub(super) fn waits_for_event(place: &Place) -> Vec<String> {
 /// Waits for the end of everything and holds it against the model.
 #[track_caller]
 pub(super) fn came_to_its_end(place: &Place, tasks: &[String]) {
-    place.all_ended_within(Duration::from_secs(120));
+    place.all_ended_within(Duration::from_mins(2));
     let sessions = place.ps_json();
     let mut of_agent: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for session in &sessions {

@@ -1,6 +1,7 @@
 //! Several agents in one place, and what became of their sessions.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ impl Place {
         let mut config = format!("{project}\n[models.script]\nprovider = \"script\"\nfile = \"script.json\"\n{SOURCE}");
         place.agent("worker", "models = [\"script\"]\n");
         for (name, more, turns) in agents {
-            config += &format!("[models.{name}]\nprovider = \"script\"\nfile = \"{name}.json\"\n");
+            let _ = write!(config, "[models.{name}]\nprovider = \"script\"\nfile = \"{name}.json\"\n");
             let turn_limit = if more.contains("maxTurns") { "" } else { "maxTurns = 10000\n" };
             place.agent(name, &format!("models = [\"{name}\"]\n{turn_limit}{more}\n"));
             place.turns(name, turns);

@@ -37,9 +37,9 @@ fn twenty_times_paused_and_resumed() {
     for round in 0..ROUNDS {
         assert_eq!(place.answer(&session, &format!("check{round}")), json!("same\n"), "round {round}");
     }
-    let followed = follower.end();
-    followed.exits(0).prints("twenty times");
-    assert!(followed.stdout.matches("same").count() >= usize::try_from(ROUNDS).expect("small"), "{followed}");
+    let seen = follower.end();
+    seen.exits(0).prints("twenty times");
+    assert!(seen.stdout.matches("same").count() >= usize::try_from(ROUNDS).expect("small"), "{seen}");
     place.assert_nothing_left();
     daemon.stop().exits(0);
 }

@@ -23,7 +23,9 @@ fn sources_are_named_in_two_ways() {
     let place = Place::fleet(sources, &agents);
     let daemon = place.serve();
     let sessions: Vec<String> = agents.iter().map(|(name, ..)| place.detach(name)).collect();
-    sessions.iter().for_each(|session| place.waiting(session));
+    for session in &sessions {
+        place.waiting(session);
+    }
     let file = place.write("event.json", json!({"action": "opened"}).to_string());
     let file = file.to_str().expect("UTF-8");
     place.run(["emit", "webhook", "--source", "hub-two", "--event", "issues", file]).exits(0);
@@ -52,10 +54,14 @@ fn everyone_who_matches_wakes_once() {
         let ran = place.run(["start", "--agent", "waits", "--detach", "--json", "--task", task]);
         ran.exits(0);
     };
-    ["a", "b", "c"].iter().for_each(|task| start(task));
+    for task in ["a", "b", "c"] {
+        start(task);
+    }
     until("three wait", || place.listed("waits").len() == 3);
     let sessions = place.sessions_of("waits");
-    sessions.iter().for_each(|session| place.waiting(session));
+    for session in &sessions {
+        place.waiting(session);
+    }
     until("the locks have expired", || place.listed("locks").is_empty());
     place.emit("issues", "acme/app", &json!({"issue": {"number": 7, "title": "It is broken"}}));
     for session in &sessions {
@@ -88,7 +94,7 @@ fn a_wait_gives_up() {
     let session = place.alone("waits");
     let (is_error, _) = place.failure(&session, "w");
     assert!(is_error, "{}", place.answer(&session, "w"));
-    assert!(place.answer(&session, "w").to_string().contains("3"), "it says how long it waited");
+    assert!(place.answer(&session, "w").to_string().contains('3'), "it says how long it waited");
     assert_eq!(place.answer(&session, "b"), json!("rang\n"));
     place.assert_nothing_left();
 }
