@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod crash;
+pub mod dispatch;
 pub mod doctor;
 pub mod duration;
 pub mod embedded;

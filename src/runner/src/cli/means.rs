@@ -20,7 +20,7 @@ pub(super) async fn open(watcher: &dyn Watcher) -> Result<Means, Failure> {
         .map_err(|error| Failure::new(crate::exit::USAGE, &error))?;
     let engine = Engine::connect(None).await?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(state.root())?);
-    let owner = Owner::claim(&state)?;
+    let owner = Arc::new(Owner::claim(&state)?);
     let recovered = recover(&store, &state, &owner, &OnEngine::new(engine.clone(), &state)).await?;
     for session in &recovered.ended {
         let message = format!("session {session} was ended and cleaned up: its runner had died");

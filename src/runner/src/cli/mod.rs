@@ -4,6 +4,7 @@ mod agent;
 pub mod completions;
 mod copies;
 pub mod doctor;
+mod follow;
 pub mod image;
 pub mod init;
 pub mod logs;
@@ -25,6 +26,7 @@ pub mod tool;
 pub mod tools;
 mod unique;
 pub mod validate;
+mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
 
 use super::output;
 use super::render::arguments;
@@ -114,8 +115,11 @@ enum Activity {
 
 fn activity(progress: &Progress<'_>, seen: &Seen) -> Activity {
     match progress {
+        Progress::Queued { .. } => Activity::Now("waiting for a slot".to_owned()),
         Progress::Started { .. } => Activity::Now("making the sandbox".to_owned()),
+        Progress::Waiting { on, .. } => Activity::Now(format!("waiting for {}", sanitise::line(&clipped(on)))),
         Progress::SandboxReady { .. }
+        | Progress::Resumed { .. }
         | Progress::Thinking { .. }
         | Progress::Retry { .. }
         | Progress::Fallback { .. } => Activity::Now("thinking".to_owned()),
@@ -134,6 +138,17 @@ fn activity(progress: &Progress<'_>, seen: &Seen) -> Activity {
 /// The lines for one thing that happened, sanitised; and what the summary counts.
 fn lines(progress: &Progress<'_>, seen: &mut Seen, elapsed: Duration, style: Style) -> Vec<String> {
     match progress {
+        Progress::Queued { session, agent, why } => {
+            vec![
+                format!("{} {}", style.bold(agent), style.dim(&format!("session {session}"))),
+                style.busy(&format!("queued: {why}")),
+            ]
+        }
+        Progress::Waiting { on, deadline, .. } => {
+            let until = Timestamp::from_millisecond(*deadline).unwrap_or(Timestamp::MAX);
+            vec![style.busy(&format!("waits for {on}, until {until:.0}; its container is paused"))]
+        }
+        Progress::Resumed { by, .. } => vec![style.busy(&format!("goes on: {by}"))],
         Progress::Started { session, agent, image } => {
             vec![format!("{} {}", style.bold(agent), style.dim(&format!("session {session}, image {image}")))]
         }
@@ -365,6 +380,9 @@ done: the agent is done
             Progress::ToolStarted { key: "k", name: nasty, args: &args },
             Progress::ToolFinished { key: "k", name: nasty, is_error: false, cause: None, text: nasty, duration_ms: 1 },
             Progress::Note { message: nasty },
+            Progress::Queued { session: nasty, agent: nasty, why: nasty },
+            Progress::Waiting { session: nasty, on: nasty, deadline: 0 },
+            Progress::Resumed { session: nasty, by: nasty },
         ];
         let shown = shown(&events);
         assert!(!shown.chars().any(|c| sanitise::is_unsafe(c) && c != '\n'), "{shown:?}");

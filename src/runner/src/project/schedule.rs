@@ -21,7 +21,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Reads a pattern of five or six fields (the first of six is seconds).
-    pub(super) fn parse(pattern: &str, zone: TimeZone) -> Result<Self, String> {
+    pub(crate) fn parse(pattern: &str, zone: TimeZone) -> Result<Self, String> {
         let fields = pattern.split_whitespace().count();
         if !(5..=6).contains(&fields) {
             return Err(format!("it has {fields} fields, and a pattern has five, or six with seconds in front"));

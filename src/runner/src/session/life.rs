@@ -25,7 +25,7 @@ use crate::tools::{Registry, ToolSession};
 pub(crate) struct Means {
     pub(crate) state: State,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: Arc<Owner>,
     pub(crate) engine: Engine,
 }
 

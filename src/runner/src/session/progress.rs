@@ -7,7 +7,16 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Progress<'a> {
-    /// The session is recorded; its sandbox is being made.
+    /// It waits for a slot.
+    Queued {
+        /// Its id.
+        session: &'a str,
+        /// The agent's name.
+        agent: &'a str,
+        /// Why, in words.
+        why: &'a str,
+    },
+    /// The session has a slot; its sandbox is being made.
     Started {
         /// Its id.
         session: &'a str,
@@ -92,6 +101,22 @@ pub enum Progress<'a> {
         /// Milliseconds it took.
         duration_ms: u64,
     },
+    /// It waits for a trigger; its container is paused and it holds no slot.
+    Waiting {
+        /// Its id.
+        session: &'a str,
+        /// For what, in words.
+        on: &'a str,
+        /// When it gives up, in milliseconds since 1970.
+        deadline: i64,
+    },
+    /// It goes on.
+    Resumed {
+        /// Its id.
+        session: &'a str,
+        /// Why, in words.
+        by: &'a str,
+    },
     /// Something that whoever watches should know.
     Note {
         /// One sentence.
@@ -104,7 +129,7 @@ pub enum Progress<'a> {
         /// Its id.
         session: &'a str,
         /// Why, machine-readable.
-        cause: &'static str,
+        cause: &'a str,
         /// Exit code of `runner start`.
         exit_code: u8,
         /// One sentence.

@@ -106,7 +106,7 @@ pub enum RecoveryError {
     Engine(#[source] EngineFailure),
 }
 
-/// Finds sessions that nobody drives any more, removes their containers and folders, and records their end.
+/// Finds sessions that nobody drives any more and nobody can go on with (they hold no slot of a fleet), removes their containers and folders, and records their end.
 pub async fn recover(
     store: &Arc<dyn Store>,
     state: &State,
@@ -119,7 +119,9 @@ pub async fn recover(
     let filter = SessionFilter { status: Status::Unfinished, ..SessionFilter::default() };
     let mut lost = Vec::new();
     for session in store.sessions(filter).await? {
-        if !owner::is_alive(state, &session.owner)? {
+        // One that takes part in its project's fleet goes on, driven by whoever serves the project next.
+        let goes_on = session.slotted && session.end.is_none();
+        if !goes_on && !owner::is_alive(state, &session.owner)? {
             lost.push(session);
         }
     }
@@ -139,6 +141,31 @@ pub async fn recover(
         tracing::warn!("{problem}");
     }
     Ok(done)
+}
+
+/// Removes the sandboxes that ended sessions have left, of those that are `ours`; returns what could not be removed.
+pub(crate) async fn clean_up(
+    store: &Arc<dyn Store>,
+    state: &State,
+    containers: &dyn Containers,
+    ours: &dyn Fn(&Session) -> bool,
+) -> Result<Vec<String>, RecoveryError> {
+    let filter = SessionFilter { status: Status::Unfinished, ..SessionFilter::default() };
+    let left = |session: &Session| session.end.is_some() && ours(session);
+    let left: Vec<Session> = store.sessions(filter).await?.into_iter().filter(left).collect();
+    if left.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = containers.with_our_token().await.map_err(RecoveryError::Engine)?;
+    let mut problems = Vec::new();
+    for session in &left {
+        let container = found.iter().find(|container| is_ours(session, container));
+        match remove_sandbox(state, containers, container, session).await {
+            Ok(()) => store.sandbox_removed(session.key, session.generation).await?,
+            Err(problem) => problems.push(problem),
+        }
+    }
+    Ok(problems)
 }
 
 /// Recovers this one session, if nobody drives it; true when that was so.
@@ -206,7 +233,8 @@ async fn recover_one(
     Ok(())
 }
 
-fn is_ours(session: &Session, container: &FoundContainer) -> bool {
+/// True when the container is the one that was recorded for the session.
+pub(crate) fn is_ours(session: &Session, container: &FoundContainer) -> bool {
     session.container.as_ref().is_some_and(|recorded| {
         recorded.name == container.name && recorded.id.as_ref().is_none_or(|id| *id == container.id)
     })

@@ -1,0 +1,118 @@
+//! Ends of sessions that nobody drives: queued, waiting or woken ones that are stopped or whose container is gone.
+
+use std::rc::Rc;
+
+use super::{Dispatch, Drive, complain};
+use crate::session::journal::{EndCause, Ended, Event};
+use crate::session::recovery::{self, FoundContainer};
+use crate::store::{CallsAfter, End, Seat, Session, SessionState, StoreError};
+
+/// Where a session stands that has no driver.
+pub(crate) trait Undriven {
+    /// True when nobody drives it, because it waits for a slot or a trigger.
+    fn is_undriven(&self) -> bool;
+}
+
+impl Undriven for Session {
+    fn is_undriven(&self) -> bool {
+        matches!(self.state, SessionState::Queued | SessionState::Waiting | SessionState::Woken)
+    }
+}
+
+impl<D: Drive + 'static> Dispatch<D> {
+    /// Ends a session that no driver works on, with the calls it made, and removes its sandbox. That it has ended or gone
+    /// on meanwhile is no error.
+    pub(crate) async fn end(&self, session: &Session, cause: EndCause, message: String) -> Result<(), StoreError> {
+        let owner = self.ground.owner.id().clone();
+        // From here on nobody else writes to it, unless it is claimed again; then the end is fenced.
+        let generation = match self.store().take_over(session.key, session.generation, owner).await {
+            Ok(generation) => generation,
+            Err(StoreError::Fenced { .. } | StoreError::Ended { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let has_container = session.container.is_some();
+        let end = end_of(cause, message, !has_container);
+        let row = Event::Ended(Ended { cause, message: end.message.clone() }).to_row();
+        let calls = self.calls_after(session, &end);
+        let seat = Seat { key: session.key, generation };
+        match self.store().end_session(seat, end, calls, row).await {
+            Ok(()) => {}
+            Err(StoreError::Fenced { .. } | StoreError::Ended { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        tracing::info!(session = session.id, cause = cause.as_str(), "ended without a driver");
+        if has_container {
+            self.remove_sandboxes().await;
+        }
+        Ok(())
+    }
+
+    /// Ends those of these sessions that somebody wants to stop and nobody drives.
+    pub(super) async fn stop_undriven(&self, live: &[Session]) -> Result<(), StoreError> {
+        for session in live.iter().filter(|session| session.is_undriven() && !self.drives(session.key)) {
+            if let Some(by) = &session.stop_requested_by {
+                self.end(session, EndCause::Stopped, format!("stopped by {by}")).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends those of these sessions that wait for a trigger while their container is not there any more; `found` must
+    /// have been listed after them.
+    pub(super) async fn end_lost(&self, live: &[Session], found: &[FoundContainer]) -> Result<(), StoreError> {
+        for session in live.iter().filter(|session| session.state == SessionState::Waiting) {
+            let made = session.container.as_ref().is_some_and(|container| container.id.is_some());
+            let runs = found.iter().any(|container| container.running && recovery::is_ours(session, container));
+            // One that begins again in a new container does so when its wait is over.
+            let begins_again = self.orders.restarting.contains(&session.agent);
+            if made && !runs && !begins_again && !self.drives(session.key) {
+                let message = "its container was gone while it waited".to_owned();
+                self.end(session, EndCause::SandboxLost, message).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what ended sessions of this process have left of their sandboxes.
+    pub(super) async fn remove_sandboxes(&self) {
+        let ours =
+            |session: &Session| session.owner == *self.ground.owner.id() && !session.keep && !self.drives(session.key);
+        let ground = &self.ground;
+        match recovery::clean_up(&ground.store, &ground.state, &*ground.containers, &ours).await {
+            Ok(problems) => problems.iter().for_each(|problem| tracing::warn!("{problem}; it is tried again")),
+            Err(error) => tracing::warn!(%error, "cannot remove what ended sessions left; it is tried again"),
+        }
+    }
+
+    fn calls_after(&self, session: &Session, end: &End) -> CallsAfter {
+        if end.exit_code == 0 {
+            return CallsAfter::GoOn;
+        }
+        let message = format!("session {} that called it ended: {}", session.id, end.cause);
+        let ended = Event::Ended(Ended { cause: EndCause::Stopped, message: message.clone() }).to_row();
+        CallsAfter::Cancel {
+            end: end_of(EndCause::Stopped, message, true),
+            ended,
+            detach: self.orders.detaching.contains(&session.agent),
+        }
+    }
+}
+
+impl<D: Drive + 'static> Dispatch<D> {
+    /// Interrupts a call tree: its drivers here are told, and what nobody drives is ended.
+    pub(crate) async fn interrupt_tree(self: &Rc<Self>, live: &[Session]) {
+        for session in live {
+            if !self.interrupt(session.key)
+                && session.is_undriven()
+                && let Err(error) =
+                    self.end(session, EndCause::Interrupted, "Ctrl-C or a signal ended it".to_owned()).await
+            {
+                complain("end an interrupted session", &error);
+            }
+        }
+    }
+}
+
+fn end_of(cause: EndCause, message: String, sandbox_removed: bool) -> End {
+    End { cause: cause.as_str().to_owned(), exit_code: cause.exit_code(), message, sandbox_removed, text: None }
+}
