@@ -84,7 +84,9 @@ pub(crate) async fn match_events(
         let waits = if event.source == SOURCE { Vec::new() } else { index.matching(&event) };
         crash::point("dispatch.matched");
         let sessions = store.wake(event.id, waits).await?;
-        sessions.iter().for_each(|session| index.remove(session));
+        for session in &sessions {
+            index.remove(session);
+        }
         woken.extend(sessions);
     }
     Ok(woken)

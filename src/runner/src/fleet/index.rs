@@ -157,7 +157,9 @@ mod tests {
 
     fn index(waits: &[Wait]) -> WaitIndex {
         let mut index = WaitIndex::default();
-        waits.iter().for_each(|wait| index.insert(wait));
+        for wait in waits {
+            index.insert(wait);
+        }
         index
     }
 
@@ -271,7 +273,9 @@ mod tests {
                 wait(id, sources, *event, filter)
             }).collect();
             let mut index = index(&waits);
-            removed.iter().for_each(|id| index.remove(&format!("s{id}")));
+            for id in &removed {
+                index.remove(&format!("s{id}"));
+            }
             let is_matched = |wait: &&Wait| {
                 let WaitOn::Webhook { sources, event: wanted, filter } = &wait.on else { return false };
                 let left = !removed.iter().any(|id| format!("s{id}") == wait.session);
