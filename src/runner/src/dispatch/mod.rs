@@ -6,7 +6,7 @@
 //!         orphans ─── take over ──>    session         └──> left to the next runner
 //! ```
 //!
-//! The store knows which session may go on, a driver knows how; here is who asks the one and starts the other. Five loops
+//! The store knows which session may go on, a driver knows how; here is who asks the one and starts the other. A few loops
 //! on one thread do it, as many with one session as with a thousand: `crew` gives slots and keeps the drivers, `wakes`
 //! brings events and deadlines to waits, `adopt` takes over what dead processes left, `schedule` starts agents by the
 //! clock, `retention` forgets. Each sleeps until the store changes or its own time has come. A waiting session is a row
@@ -47,8 +47,6 @@ use crate::session::owner::Owner;
 use crate::session::recovery::Containers;
 use crate::state::State;
 use crate::store::{NewEvent, NewSession, Scope, Session, SessionKey, Slots, Store, StoreError};
-
-pub(crate) use ends::Undriven;
 
 /// Drives claimed sessions; tests put a scripted one in its place.
 pub(crate) trait Drive {
@@ -155,6 +153,7 @@ impl<D: Drive + 'static> Dispatch<D> {
             // These never end by themselves.
             () = self.bring_wakes() => {}
             () = self.look_after() => {}
+            () = self.hear_deaths() => {}
             () = self.keep_schedules() => {}
             () = self.forget() => {}
         }

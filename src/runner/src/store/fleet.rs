@@ -21,7 +21,9 @@ pub struct Seat {
 }
 
 /// Makes the journal lines of a verb from its answer; called inside the transaction, perhaps more than once.
-pub struct Lines<A>(Box<dyn Fn(&A) -> Vec<NewEvent> + Send + Sync>);
+pub struct Lines<A>(Box<LinesOf<A>>);
+
+type LinesOf<A> = dyn Fn(&A) -> Vec<NewEvent> + Send + Sync;
 
 impl<A> Lines<A> {
     /// These lines.

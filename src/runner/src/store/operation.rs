@@ -51,8 +51,10 @@ pub(super) struct Verb {
     /// Roughly the bytes that it keeps in memory.
     pub(super) size: usize,
     /// Its statements. A transaction that fails is tried again, so it may be called more than once.
-    pub(super) apply: Box<dyn Fn(&Connection, i64) -> Result<(), Refusal> + Send>,
+    pub(super) apply: Box<Apply>,
 }
+
+type Apply = dyn Fn(&Connection, i64) -> Result<(), Refusal> + Send;
 
 /// Why an operation was not done.
 pub(super) enum Refusal {

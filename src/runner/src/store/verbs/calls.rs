@@ -83,19 +83,16 @@ fn serve(db: &Connection, asker: &Asker, call: &CallRequest, now: i64) -> Done<C
             break;
         }
     }
-    let (key, session, delivered) = match taker {
-        Some(wait) => {
-            waits::wake(db, wait.key, Some(&trigger), now)?;
-            (wait.key, wait.session, Some(wait.id))
+    let (key, session, delivered) = if let Some(wait) = taker {
+        waits::wake(db, wait.key, Some(&trigger), now)?;
+        (wait.key, wait.session, Some(wait.id))
+    } else {
+        if let Some(most) = call.child.place.queue
+            && queued(db, &call.child.project, &call.child.agent)? >= i64::from(most)
+        {
+            return Ok(CallAnswer::QueueFull(most));
         }
-        None => {
-            if let Some(most) = call.child.place.queue
-                && queued(db, &call.child.project, &call.child.agent)? >= i64::from(most)
-            {
-                return Ok(CallAnswer::QueueFull(most));
-            }
-            (create(db, &call.child, &call.started, Some(&asker.as_parent()), now)?, call.child.id.clone(), None)
-        }
+        (create(db, &call.child, &call.started, Some(&asker.as_parent()), now)?, call.child.id.clone(), None)
     };
     db.prepare_cached(
         "INSERT INTO calls (id, project, caller, target, session, session_id, delivered, created_at)

@@ -1,98 +1,14 @@
-//! What every backend of the store must do. A new backend adds one `contract!` line.
+//! Sessions and their journals.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{
-    Blob, CallsAfter, Container, End, EventRow, Generation, NewEvent, NewSession, OwnerId, Place as FleetPlace, Seat,
-    Session, SessionFilter, SessionKey, SqliteStore, Status, StopHow, StopRequest, Store, StoreError,
+use super::{FIRST, Place, bodies, create, done, line, new_session, owner};
+use crate::store::{
+    Blob, CallsAfter, Container, End, EventRow, Generation, NewSession, Seat, Session, SessionFilter, SessionKey,
+    SessionState, Status, StopHow, StopRequest, StoreError,
 };
 
-/// A place where stores can be opened, several on the same data too.
-trait Place {
-    fn new() -> Self;
-    fn open(&self) -> Arc<dyn Store>;
-}
-
-struct Sqlite(tempfile::TempDir);
-
-impl Place for Sqlite {
-    fn new() -> Sqlite {
-        Sqlite(tempfile::tempdir().unwrap())
-    }
-
-    fn open(&self) -> Arc<dyn Store> {
-        Arc::new(SqliteStore::open(self.0.path()).unwrap())
-    }
-}
-
-macro_rules! contract {
-    ($module:ident $place:ident: $($case:ident)*) => {
-        mod $module {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(<super::$place as super::Place>::new()).await;
-            })*
-        }
-    };
-}
-
-contract! { sqlite Sqlite:
-    sessions_are_found_as_they_were_recorded
-    a_journal_keeps_its_order
-    background_lines_keep_their_place
-    a_background_failure_is_told_once_and_leaves_no_hole
-    a_stale_generation_is_fenced
-    one_of_many_takes_over
-    an_ended_session_is_closed
-    a_stop_is_asked_for_once
-    payloads_are_kept_once
-    filters_select
-    parts_of_ids_find_one_session
-    unknown_sessions_are_refused
-    changes_are_seen_elsewhere
-    another_store_on_the_same_data_sees_everything
-    a_full_queue_asks_to_wait
-    dropping_writes_the_rest
-}
-
-pub(crate) fn owner(id: &str) -> OwnerId {
-    OwnerId { id: id.into(), host: "here".into() }
-}
-
-pub(crate) fn new_session(id: &str) -> NewSession {
-    NewSession {
-        id: id.into(),
-        project: "/p".into(),
-        agent: "hello".into(),
-        owner: owner("o1"),
-        container: Some("runner-1".into()),
-        keep: false,
-        place: FleetPlace::default(),
-    }
-}
-
-pub(crate) fn line(body: &str) -> NewEvent {
-    NewEvent { kind: "status".into(), body: body.into(), ..NewEvent::default() }
-}
-
-pub(crate) fn done() -> End {
-    End { cause: "done".into(), exit_code: 0, message: "it is done".into(), sandbox_removed: true, text: None }
-}
-
-const FIRST: Generation = Generation::FIRST;
-
-async fn create(store: &dyn Store, id: &str) -> SessionKey {
-    store.create_session(new_session(id), line("{}")).await.unwrap()
-}
-
-async fn bodies(store: &dyn Store, key: SessionKey) -> Vec<String> {
-    let rows = store.events(key, 0, usize::MAX).await.unwrap();
-    assert!(rows.iter().zip(1..).all(|(row, seq)| row.seq == seq), "numbers have gaps: {rows:?}");
-    rows.into_iter().map(|row| row.body).collect()
-}
-
-async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
+pub(super) async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
     let store = place.open();
     let before = store.now().await.unwrap();
     let key = create(&*store, "a-1").await;
@@ -110,7 +26,7 @@ async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
         keep: false,
         created_at,
         stop_requested_by: None,
-        state: super::SessionState::Active,
+        state: SessionState::Active,
         slotted: false,
         parent: None,
         root: key,
@@ -130,7 +46,7 @@ async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
     assert!(ended_at >= created_at);
     expected.container = Some(container);
     expected.end = Some((done(), ended_at));
-    expected.state = super::SessionState::Ended;
+    expected.state = SessionState::Ended;
     assert_eq!(found, expected);
     assert_eq!(
         store.create_session(new_session("a-1"), line("{}")).await,
@@ -138,7 +54,7 @@ async fn sessions_are_found_as_they_were_recorded(place: impl Place) {
     );
 }
 
-async fn a_journal_keeps_its_order(place: impl Place) {
+pub(super) async fn a_journal_keeps_its_order(place: impl Place) {
     let store = place.open();
     let (a, b) = (create(&*store, "a").await, create(&*store, "b").await);
     for n in 2..20_u64 {
@@ -155,7 +71,7 @@ async fn a_journal_keeps_its_order(place: impl Place) {
     assert_eq!(store.events(a, u64::MAX, 10).await, Ok(vec![]));
 }
 
-async fn background_lines_keep_their_place(place: impl Place) {
+pub(super) async fn background_lines_keep_their_place(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     let mut expected = vec!["{}".to_owned()];
@@ -172,7 +88,7 @@ async fn background_lines_keep_their_place(place: impl Place) {
     assert_eq!(bodies(&*store, key).await, expected);
 }
 
-async fn a_background_failure_is_told_once_and_leaves_no_hole(place: impl Place) {
+pub(super) async fn a_background_failure_is_told_once_and_leaves_no_hole(place: impl Place) {
     let store = place.open();
     let (key, other) = (create(&*store, "a").await, create(&*store, "b").await);
     store.append_later(key, FIRST, line("1")).await;
@@ -191,7 +107,7 @@ async fn a_background_failure_is_told_once_and_leaves_no_hole(place: impl Place)
     assert_eq!(bodies(&*store, key).await, ["{}", "1", "2"]);
 }
 
-async fn a_stale_generation_is_fenced(place: impl Place) {
+pub(super) async fn a_stale_generation_is_fenced(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     let second = store.take_over(key, FIRST, owner("o2")).await.unwrap();
@@ -212,7 +128,7 @@ async fn a_stale_generation_is_fenced(place: impl Place) {
     assert_eq!(bodies(&*store, key).await, ["{}", "2"]);
 }
 
-async fn one_of_many_takes_over(place: impl Place) {
+pub(super) async fn one_of_many_takes_over(place: impl Place) {
     let stores: Vec<_> = (0..4).map(|_| place.open()).collect();
     let key = create(&*stores[0], "a").await;
     for round in 1..20 {
@@ -222,7 +138,7 @@ async fn one_of_many_takes_over(place: impl Place) {
     }
 }
 
-async fn an_ended_session_is_closed(place: impl Place) {
+pub(super) async fn an_ended_session_is_closed(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     let mut end = done();
@@ -243,7 +159,7 @@ async fn an_ended_session_is_closed(place: impl Place) {
     assert_eq!(store.session("a").await.unwrap().end.unwrap().0, end);
 }
 
-async fn a_stop_is_asked_for_once(place: impl Place) {
+pub(super) async fn a_stop_is_asked_for_once(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     assert_eq!(store.stop_requested(key).await, Ok(None));
@@ -257,7 +173,7 @@ async fn a_stop_is_asked_for_once(place: impl Place) {
     assert_eq!(store.stop_requested(ended).await, Ok(None));
 }
 
-async fn payloads_are_kept_once(place: impl Place) {
+pub(super) async fn payloads_are_kept_once(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     let bytes = vec![7; 3 * 1024 * 1024];
@@ -276,7 +192,7 @@ async fn payloads_are_kept_once(place: impl Place) {
     assert_eq!(store.get_blob(not_kept).await, Err(StoreError::UnknownBlob(not_kept)));
 }
 
-async fn filters_select(place: impl Place) {
+pub(super) async fn filters_select(place: impl Place) {
     let store = place.open();
     let ids = |sessions: Vec<Session>| sessions.into_iter().map(|s| s.id).collect::<Vec<_>>();
     for (id, project, agent) in [("a", "/p", "x"), ("b", "/p", "y"), ("c", "/q", "x"), ("d", "/q", "y")] {
@@ -298,7 +214,7 @@ async fn filters_select(place: impl Place) {
     assert_eq!(list(with(Status::Unfinished)).await, ["d", "c", "a"]);
 }
 
-async fn parts_of_ids_find_one_session(place: impl Place) {
+pub(super) async fn parts_of_ids_find_one_session(place: impl Place) {
     let store = place.open();
     for id in ["0198-aa", "0198-ab", "0198-ab-2", "%"] {
         create(&*store, id).await;
@@ -324,7 +240,7 @@ async fn parts_of_ids_find_one_session(place: impl Place) {
     assert!(ambiguous.contains("any of 0198-aa, 2-aa, aab;"), "a beginning and ends: {ambiguous}");
 }
 
-async fn unknown_sessions_are_refused(place: impl Place) {
+pub(super) async fn unknown_sessions_are_refused(place: impl Place) {
     let store = place.open();
     let key = SessionKey(77);
     let unknown = |answer: Result<(), StoreError>| {
@@ -338,7 +254,7 @@ async fn unknown_sessions_are_refused(place: impl Place) {
     assert_eq!(store.events(key, 0, 9).await, Ok(vec![]));
 }
 
-async fn changes_are_seen_elsewhere(place: impl Place) {
+pub(super) async fn changes_are_seen_elsewhere(place: impl Place) {
     let (one, two) = (place.open(), place.open());
     let key = create(&*one, "a").await;
     for store in [&one, &two] {
@@ -350,7 +266,7 @@ async fn changes_are_seen_elsewhere(place: impl Place) {
     }
 }
 
-async fn another_store_on_the_same_data_sees_everything(place: impl Place) {
+pub(super) async fn another_store_on_the_same_data_sees_everything(place: impl Place) {
     let (one, two) = (place.open(), place.open());
     let key = create(&*one, "a").await;
     assert_eq!(two.append(key, FIRST, line("1")).await, Ok(2));
@@ -359,7 +275,7 @@ async fn another_store_on_the_same_data_sees_everything(place: impl Place) {
     assert_eq!(bodies(&*two, key).await, ["{}", "1", "2"]);
 }
 
-async fn a_full_queue_asks_to_wait(place: impl Place) {
+pub(super) async fn a_full_queue_asks_to_wait(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     let body = "x".repeat(1024 * 1024);
@@ -375,7 +291,7 @@ async fn a_full_queue_asks_to_wait(place: impl Place) {
     assert_eq!(bodies(&*store, key).await.len(), 81);
 }
 
-async fn dropping_writes_the_rest(place: impl Place) {
+pub(super) async fn dropping_writes_the_rest(place: impl Place) {
     let store = place.open();
     let key = create(&*store, "a").await;
     for n in 0..100 {
