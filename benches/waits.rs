@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use runner::fleet::index::WaitIndex;
+use runner::fleet::WaitIndex;
 use runner::store::{InboxEvent, SessionKey, Wait, WaitOn};
 use runner::trigger::Filter;
 use serde_json::{Value, json};
