@@ -7,13 +7,12 @@ use serde_json::json;
 use super::agent::AgentArgs;
 use super::{means, progress, signals};
 use crate::exit::Failure;
-use crate::model::{self, PromptParts, TurnRequest};
-use crate::session::driver::Driver;
-use crate::session::journal::Started;
-use crate::session::life::{Plan, live};
-use crate::session::prompt;
-use crate::session::room::Room;
-use crate::tools::Registry;
+use crate::fleet;
+use crate::model::{self, PromptParts};
+use crate::session::begin;
+use crate::session::drive::{Outcome, Signals, drive};
+use crate::state::random_hex;
+use crate::store::{Lines, Scope};
 
 /// Longest task in bytes.
 const MAX_TASK: u64 = 1024 * 1024;
@@ -72,41 +71,32 @@ impl StartArgs {
 pub async fn run(args: StartArgs) -> Result<u8, Failure> {
     let (project, agent) = args.agent.load(&args.models)?;
     let task = args.task()?;
-    let model = model::open(&agent.models)?;
+    model::open(&agent.models)?;
     let watcher = progress::watcher(args.json);
     let means = means::open(&*watcher).await?;
     let interrupt = signals::interrupt();
 
-    let parts = PromptParts { task, trigger: json!({"type": "manual"}), params: agent.params.clone() };
-    let prompts = prompt::write(&agent, &parts, &jiff::Timestamp::now().to_string());
-    let started = Started {
-        task: parts.task.clone(),
-        trigger: parts.trigger.clone(),
-        model: agent.models.first().map(|model| model.name.clone()),
-        system: Some(prompts.system.clone()),
-        prompt: Some(prompts.user.clone()),
-        ..Started::default()
-    };
-    let plan = Plan {
-        project: &project,
-        agent: &agent,
-        keep: args.agent.keep,
+    let order = begin::Order {
+        parts: PromptParts { task, trigger: json!({"type": "manual"}), params: agent.params.clone() },
         copy_in: args.agent.copies_in(),
         copy_out: args.agent.copies_out(),
-        images: model.takes_images(),
-        started,
+        keep: args.agent.keep,
+        models: args.models.clone(),
     };
-    let request = TurnRequest {
-        system: prompts.system,
-        prompt: prompts.user,
-        parts,
-        messages: Vec::new(),
-        tools: Registry::transport().definitions(),
-    };
-    let ended = live(&means, plan, &*watcher, &interrupt, async |caller, limits| {
-        let room = Room::new(caller.session);
-        Driver { caller, model: &*model, limits, request, room, interrupt: &interrupt }.run().await
-    })
-    .await?;
-    Ok(ended.cause.exit_code())
+    means.engine.image(&agent.settings.image).await?;
+    let (session, started) = begin::begin(&project, &agent, order, means.owner.id())?;
+    let identity = session.project.clone();
+    let root = means.store.create_session(session, started).await?;
+    let signals = Signals { interrupt, ..Signals::default() };
+    loop {
+        let scope = Scope::Trees(vec![root]);
+        let (owner, container) = (means.owner.id().clone(), random_hex());
+        let slots = fleet::slots(&project);
+        let claimed = means.store.claim(identity.clone(), slots, scope, owner, container, Lines::none()).await?;
+        if let Some(claimed) = claimed
+            && let Outcome::Ended(ended) = drive(&means, &project, claimed.session, &*watcher, &signals).await?
+        {
+            return Ok(ended.cause.exit_code());
+        }
+    }
 }
