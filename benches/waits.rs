@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use runner::fleet::index::WaitIndex;
+use runner::fleet::WaitIndex;
 use runner::store::{InboxEvent, SessionKey, Wait, WaitOn};
 use runner::trigger::Filter;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ async fn measure(_: &Place, name: &'static str, repos: i64, bound: f64) -> anyho
     for round in 0..rounds {
         let event = event(i64::try_from(round)? % repos);
         let begin = Instant::now();
-        let matched = index.matching(&event.source, &event.event, &event.fields, &event.raw);
+        let matched = index.matching(&event);
         times.push(begin.elapsed());
         anyhow::ensure!(matched.len() == usize::try_from(WAITS / repos)?, "{} waits match", matched.len());
     }
