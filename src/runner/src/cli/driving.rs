@@ -156,7 +156,7 @@ pub(super) async fn drive_here(
             };
             let ended = until_ended(&means, &dispatch, session, &screen, interrupt).await;
             // What was taken over beside it is left again.
-            for id in dispatch.driven() {
+            for id in dispatch.driven_beside(session.root) {
                 let message =
                     format!("leaving session {id} again; `runner resume {id}` or `runner serve` goes on with it");
                 screen.see(&Progress::Note { message: &message });
