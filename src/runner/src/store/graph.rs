@@ -186,3 +186,6 @@ fn path(needs: &Needs, free: &BTreeSet<SessionKey>, from: SessionKey, to: Sessio
     }
     None
 }
+
+#[cfg(test)]
+mod tests;
