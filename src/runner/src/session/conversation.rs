@@ -170,6 +170,7 @@ mod tests {
             model: "anthropic/claude".to_owned(),
             raw: json!({"message": [{"type": "thinking", "signature": turn}]}),
             usage: Usage { input: 10, cached: 4, output: 2 },
+            since: 3,
         })
     }
 

@@ -38,7 +38,7 @@ use crate::project::{Agent, OnCallerExit, OnSandboxLost, Project};
 use crate::sandbox::engine::EngineError;
 use crate::sandbox::{Gone, GoneKind, Sandbox, SandboxError};
 use crate::state::random_hex;
-use crate::store::{Container, Lines, Seat, Session, SessionState, StoreError, Waited, Woken};
+use crate::store::{Container, Lines, Seat, Session, SessionState, Store, StoreError, Waited, Woken};
 use crate::tools::{Registry, ToolSession, wait_for_trigger};
 
 /// How a driver is told to let go.
@@ -144,7 +144,7 @@ impl<'a> Drive<'a> {
         signals: &'a Signals,
     ) -> Result<Opened<'a>, Halt> {
         let seat = Seat { key: session.key, generation: session.generation };
-        let waited = answer_wait(means, seat).await?;
+        let waited = answer_wait(&means.store, seat).await?;
         let lines = journal::lines(&*means.store, session.key).await?;
         let journal = Journal::new(Arc::clone(&means.store), session.key, session.generation);
         let Some((_, Event::Started(started))) = lines.first() else {
@@ -411,8 +411,8 @@ impl<'a> Drive<'a> {
 const LEFT: &str = "runner_left";
 
 /// Answers the call that waited, if the session was woken; true when that was so.
-async fn answer_wait(means: &Means, seat: Seat) -> Result<bool, StoreError> {
-    let Some(wait) = means.store.wait_of(seat.key).await? else { return Ok(false) };
+pub(super) async fn answer_wait(store: &Arc<dyn Store>, seat: Seat) -> Result<bool, StoreError> {
+    let Some(wait) = store.wait_of(seat.key).await? else { return Ok(false) };
     let (call, begun) = (wait.call, Instant::now());
     let lines = Lines::new(move |waited: &Waited| {
         let by = match &waited.woken {
@@ -426,7 +426,7 @@ async fn answer_wait(means: &Means, seat: Seat) -> Result<bool, StoreError> {
         let answered = finished(&call, "wait_for_trigger", &result, begun);
         vec![Event::Resumed(Resumed { by }).to_row(), answered.to_row()]
     });
-    means.store.finish_wait(seat, lines).await?;
+    store.finish_wait(seat, lines).await?;
     Ok(true)
 }
 
