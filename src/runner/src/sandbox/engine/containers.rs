@@ -135,10 +135,16 @@ impl Engine {
         })
     }
 
-    /// Freezes a container.
-    #[cfg(test)]
+    /// Freezes a container. An engine may fail here after it froze it; what it is doing then [`Engine::inspect`] says.
     pub(crate) async fn pause(&self, id: &str) -> Result<(), EngineError> {
-        Engine::call("pause the container", self.deadlines.act, self.docker.pause_container(id)).await
+        let answer = self.docker.pause_container(id);
+        Engine::call("pause the container", self.deadlines.act, answer).await.map_err(|error| absent(error, id))
+    }
+
+    /// Thaws a container. Its processes go on before the engine answers.
+    pub(crate) async fn unpause(&self, id: &str) -> Result<(), EngineError> {
+        let answer = self.docker.unpause_container(id);
+        Engine::call("unpause the container", self.deadlines.act, answer).await.map_err(|error| absent(error, id))
     }
 
     /// Kills PID 1 of a container, paused or not; one that does not run or does not exist is fine.

@@ -65,7 +65,7 @@ fn the_order_of_calls_and_who_makes_them() {
     for name in SCHEDULER {
         let ready = registry.prepare(name, args(name)).unwrap();
         let last = name == "wait_for_trigger";
-        assert_eq!(ready.order(), if last { Order::Last } else { Order::OneByOne }, "{name}");
+        assert_eq!(registry.order(name), if last { Order::Last } else { Order::OneByOne }, "{name}");
         assert!(!ready.has_effects(), "{name}: its line is in the transaction of its effect");
         for identity in ["session", "agent", "caller", "owner", "holder"] {
             let mut forged = args(name);
