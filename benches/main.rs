@@ -8,6 +8,7 @@ mod floor;
 mod place;
 mod stats;
 
+mod commits;
 mod edit;
 mod journal;
 mod link;
@@ -19,6 +20,8 @@ mod provider;
 mod search;
 mod shell;
 mod start;
+mod store;
+mod waits;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +32,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 18] = [
+const FIGURES: [&str; 23] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -48,6 +51,11 @@ const FIGURES: [&str; 18] = [
     "grep_big",
     "grep_small",
     "find_big",
+    "match_waits",
+    "match_waits_hot",
+    "lock_pairs",
+    "journal_appends",
+    "journal_stall",
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -102,7 +110,12 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "model_loop" => models::turn(&place).await,
             "grep_big" => search::grep_big(&place).await,
             "grep_small" => search::grep_small(&place).await,
-            _ => search::find_big(&place).await,
+            "find_big" => search::find_big(&place).await,
+            "match_waits" => waits::of_a_thousand(&place).await,
+            "match_waits_hot" => waits::of_one(&place).await,
+            "lock_pairs" => store::lock_pairs(&place).await,
+            "journal_appends" => store::journal_appends(&place).await,
+            _ => store::journal_stall(&place).await,
         };
         figures.push(figure.with_context(|| format!("measuring {name}"))?);
     }

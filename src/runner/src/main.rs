@@ -9,6 +9,8 @@ fn main() -> ExitCode {
     cli::run(async {
         match cli.command {
             Command::Start(args) => cli::start::run(args).await,
+            Command::Resume(args) => cli::resume::run(args).await,
+            Command::Serve(args) => cli::serve::run(args).await,
             Command::Tool(args) => cli::tool::run(args).await,
             Command::Tools(args) => cli::tools::run(&args),
             Command::Ps(args) => Ok(cli::ps::run(args).await?),

@@ -22,7 +22,7 @@ const PAGE: usize = 256;
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the removal of an ended session's sandbox is waited for.
-const REMOVAL: Duration = Duration::from_secs(60);
+const REMOVAL: Duration = Duration::from_mins(1);
 
 /// Shows a session from the line after `after` until it has ended; returns it. When `interrupt` is cancelled, it is asked
 /// to stop.
@@ -188,5 +188,147 @@ pub(super) async fn newest_line(store: &dyn Store, key: SessionKey) -> Result<u6
             Some(row) => after = row.seq,
             None => return Ok(after),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::session::journal::{Assistant, Call, EndCause, Informed, Journal, ToolStarted};
+    use crate::session::owner::Owner;
+    use crate::store::{Lines, NewSession, Place, Scope, Slots, SqliteStore};
+
+    /// Keeps what it sees as JSON, without what differs each time.
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<String>>);
+
+    impl Watcher for Seen {
+        fn see(&self, progress: &Progress<'_>) {
+            let mut value = serde_json::to_value(progress).unwrap();
+            for varying in ["session", "duration_ms", "message", "why"] {
+                value.as_object_mut().unwrap().remove(varying);
+            }
+            self.0.lock().unwrap().push(value.to_string());
+        }
+    }
+
+    struct Stage {
+        _folder: tempfile::TempDir,
+        state: State,
+        store: Arc<dyn Store>,
+        owner: Owner,
+        session: Session,
+    }
+
+    /// A project with one queued session.
+    async fn queued() -> Stage {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open_at(&folder.path().join("state")).unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(state.root()).unwrap());
+        let owner = Owner::claim(&state).unwrap();
+        let new = NewSession {
+            id: uuid::Uuid::now_v7().to_string(),
+            project: "/p".to_owned(),
+            agent: "one".to_owned(),
+            owner: owner.id().clone(),
+            container: None,
+            keep: false,
+            place: Place { queue: Some(9), max_tokens: None },
+        };
+        let id = new.id.clone();
+        let started = Started { agent: "one".to_owned(), image: "runner/minimal".to_owned(), ..Started::default() };
+        store.create_session(new, Event::Started(started).to_row()).await.unwrap();
+        let session = store.session(&id).await.unwrap();
+        Stage { _folder: folder, state, store, owner, session }
+    }
+
+    impl Stage {
+        async fn claimed(&self) -> Journal {
+            let slots = Slots { others: 1, ..Slots::default() };
+            let claim = self.store.claim(
+                "/p".to_owned(),
+                slots,
+                Scope::Project,
+                self.owner.id().clone(),
+                "name".to_owned(),
+                Lines::none(),
+            );
+            let claimed = claim.await.unwrap().unwrap().session;
+            Journal::new(Arc::clone(&self.store), claimed.key, claimed.generation)
+        }
+    }
+
+    fn on_runtime(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn a_journal_is_shown_like_a_session_of_this_process() {
+        on_runtime(async {
+            let place = queued().await;
+            let journal = place.claimed().await;
+            let call = Call {
+                key: "k/1/0".into(),
+                provider_id: String::new(),
+                name: "bash".into(),
+                args: json!({"command": "id"}),
+            };
+            let text = || "Look.".to_owned();
+            for event in [
+                Event::Informed(Informed { source: "runner".into(), content: json!({"slot": {"waited_ms": 1}}) }),
+                Event::Informed(Informed { source: "runner".into(), content: json!({"container": "c0ffee"}) }),
+                Event::Assistant(Assistant { turn: 1, text: text(), calls: vec![call], ..Assistant::default() }),
+                Event::ToolStarted(ToolStarted { key: "k/1/0".into(), name: "bash".into(), args: None }),
+                Event::ToolFinished(ToolFinished {
+                    key: "k/1/0".into(),
+                    name: "bash".into(),
+                    is_error: true,
+                    text: "[exit code 1]".into(),
+                    cause: Some("exit".into()),
+                    ..ToolFinished::default()
+                }),
+            ] {
+                journal.record(&event).await.unwrap();
+            }
+            journal.end(EndCause::Done, "the agent is done".to_owned(), true).await.unwrap();
+            let seen = Seen::default();
+            let id = &place.session.id;
+            let ended = follow(&*place.store, &place.state, id, 0, &seen, &CancellationToken::new()).await.unwrap();
+            assert_eq!(ended.end.unwrap().0.exit_code, 0);
+            insta::assert_snapshot!(seen.0.into_inner().unwrap().join("\n"), @r#"
+            {"event":"started","image":"runner/minimal","agent":"one"}
+            {"event":"sandbox_ready","container":"c0ffee"}
+            {"event":"thinking","turn":1}
+            {"event":"text","text":"Look."}
+            {"event":"tool_started","key":"k/1/0","name":"bash","args":{"command":"id"}}
+            {"event":"tool_finished","key":"k/1/0","name":"bash","is_error":true,"cause":"exit","text":"[exit code 1]"}
+            {"event":"ended","sandbox_removed":true,"cause":"done","exit_code":0,"text":"Look."}
+            "#);
+        });
+    }
+
+    #[test]
+    fn an_interruption_stops_a_session_of_another_process() {
+        on_runtime(async {
+            let place = queued().await;
+            let (seen, interrupt) = (Seen::default(), CancellationToken::new());
+            let id = &place.session.id;
+            let follower = follow(&*place.store, &place.state, id, 0, &seen, &interrupt);
+            let driver = async {
+                let journal = place.claimed().await;
+                interrupt.cancel();
+                let mut changes = place.store.watch();
+                while place.store.stop_requested(journal.key()).await.unwrap().is_none() {
+                    changes.changed().await.unwrap();
+                }
+                journal.end(EndCause::Stopped, "stopped".to_owned(), true).await.unwrap();
+            };
+            let (ended, ()) = tokio::join!(follower, driver);
+            assert_eq!(ended.unwrap().end.unwrap().0.exit_code, 125);
+        });
     }
 }

@@ -4,6 +4,7 @@ mod agent;
 pub mod completions;
 mod copies;
 pub mod doctor;
+mod driving;
 mod follow;
 pub mod image;
 pub mod init;
@@ -16,6 +17,8 @@ pub mod ps;
 mod recording;
 pub mod records;
 pub mod render;
+pub mod resume;
+pub mod serve;
 pub mod show;
 mod signals;
 mod speech;
@@ -73,6 +76,10 @@ Environment:
 pub enum Command {
     /// Run an agent from its first turn to its end
     Start(start::StartArgs),
+    /// Go on with a session that nobody drives, and follow it
+    Resume(resume::ResumeArgs),
+    /// Drive a project's sessions: queue, schedules, waits
+    Serve(serve::ServeArgs),
     /// Make tool calls in a fresh sandbox, without a model
     Tool(tool::ToolArgs),
     /// List the tools and their schemas

@@ -22,7 +22,7 @@ use super::{means, output, signals};
 use crate::exit::Failure;
 use crate::session::calls::{CallOrder, Caller};
 use crate::session::driver::{Conclusion, LoopLimits, interruption};
-use crate::session::journal::{EndCause, Started};
+use crate::session::journal::EndCause;
 use crate::session::life::{Plan, live};
 use crate::tools::ToolResult;
 
@@ -122,8 +122,7 @@ pub async fn run(args: ToolArgs) -> Result<u8, Failure> {
         keep: args.agent.keep,
         copy_in: args.agent.copies_in(),
         copy_out: args.agent.copies_out(),
-        images: true,
-        started: Started { trigger: serde_json::json!({"type": "tool"}), ..Started::default() },
+        trigger: serde_json::json!({"type": "tool"}),
     };
     let mut failed = false;
     let ended = live(&means, plan, &Notes, &interrupt, async |caller, limits| {
@@ -227,7 +226,10 @@ impl Work<'_> {
                     name: &tool,
                     args: &args,
                     journal_args: true,
+                    begun: false,
                     remaining: self.limits.remaining(),
+                    active_ms: self.limits.used(),
+                    since: 0,
                     cancel,
                 };
                 self.caller.call(order).await.map(|result| (id, result))

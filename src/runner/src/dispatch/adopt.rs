@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Dispatch, Drive, back_off, complain};
@@ -61,12 +62,7 @@ impl<D: Drive + 'static> Dispatch<D> {
     }
 
     async fn look(self: &Rc<Self>) -> Result<Seen, StoreError> {
-        let filter = SessionFilter {
-            project: Some(self.orders.project.clone()),
-            status: Status::Live,
-            ..SessionFilter::default()
-        };
-        let live = self.store().sessions(filter).await?;
+        let live = self.live().await?;
         let mut seen = Seen::default();
         if !self.working() {
             return Ok(seen);
@@ -125,19 +121,47 @@ impl<D: Drive + 'static> Dispatch<D> {
         for id in &done.ended {
             tracing::info!(session = id, "ended and cleaned up: its runner had died");
         }
+        self.look_for_lost().await?;
+        self.remove_sandboxes().await;
+        Ok(())
+    }
+}
+
+impl<D: Drive + 'static> Dispatch<D> {
+    /// Hears from the engine when containers die, so that a session that waits does not do so in vain. What is not heard is
+    /// seen when the lists are compared.
+    pub(super) async fn hear_deaths(&self) {
+        loop {
+            let mut deaths = self.ground.containers.deaths();
+            while deaths.next().await.is_some() {
+                // Several often die at once, most of them because their sessions have ended.
+                sleep(REST).await;
+                while deaths.next().now_or_never().flatten().is_some() {}
+                if let Err(error) = self.look_for_lost().await {
+                    tracing::warn!(%error, "cannot see which container died; it is tried again in a minute");
+                }
+            }
+            sleep(back_off(u32::MAX)).await;
+        }
+    }
+
+    async fn look_for_lost(&self) -> Result<(), RecoveryError> {
+        // Before the containers: a container that is not listed then was gone before.
+        let live = self.live().await?;
+        if live.iter().any(|session| session.state == SessionState::Waiting) {
+            let found = self.ground.containers.with_our_token().await.map_err(RecoveryError::Engine)?;
+            self.end_lost(&live, &found).await?;
+        }
+        Ok(())
+    }
+
+    async fn live(&self) -> Result<Vec<Session>, StoreError> {
         let filter = SessionFilter {
             project: Some(self.orders.project.clone()),
             status: Status::Live,
             ..SessionFilter::default()
         };
-        // Before the containers: a container that is not listed then was gone before.
-        let live = self.store().sessions(filter).await?;
-        if live.iter().any(|session| session.state == SessionState::Waiting) {
-            let found = ground.containers.with_our_token().await.map_err(RecoveryError::Engine)?;
-            self.end_lost(&live, &found).await?;
-        }
-        self.remove_sandboxes().await;
-        Ok(())
+        self.store().sessions(filter).await
     }
 }
 

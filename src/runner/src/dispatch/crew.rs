@@ -4,14 +4,15 @@ use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{Dispatch, Drive, Mode, Outcome, Signals, back_off, complain};
 use crate::crash;
 use crate::exit::Failure;
-use crate::session::journal::EndCause;
+use crate::session::journal::{EndCause, Event, Informed};
 use crate::state::random_hex;
-use crate::store::{Lines, Scope, Session, SessionKey, SessionState, StoreError};
+use crate::store::{Claimed, Lines, NewEvent, Scope, Session, SessionKey, SessionState, StoreError};
 
 /// How often a driver of one session may panic before the session is ended for it.
 const PANICS: u32 = 2;
@@ -71,7 +72,7 @@ impl<D: Drive + 'static> Dispatch<D> {
             let scope = self.scope.borrow().clone();
             let (owner, container) = (self.ground.owner.id().clone(), random_hex());
             let (project, slots) = (self.orders.project.clone(), self.orders.slots.clone());
-            let claimed = self.store().claim(project, slots, scope, owner, container, Lines::none()).await?;
+            let claimed = self.store().claim(project, slots, scope, owner, container, Lines::new(granted)).await?;
             crash::point("dispatch.claimed");
             let Some(claimed) = claimed else { return Ok(()) };
             tracing::info!(
@@ -200,9 +201,10 @@ impl<D: Drive + 'static> Dispatch<D> {
         self.crew.borrow().values().map(|member| member.root).collect()
     }
 
-    /// Ids of the sessions that drivers of this process are at.
-    pub(crate) fn driven(&self) -> Vec<String> {
-        self.crew.borrow().values().map(|member| member.session.clone()).collect()
+    /// Ids of the sessions of other call trees that drivers of this process are at.
+    pub(crate) fn driven_beside(&self, root: SessionKey) -> Vec<String> {
+        let crew = self.crew.borrow();
+        crew.values().filter(|member| member.root != root).map(|member| member.session.clone()).collect()
     }
 
     /// Adds a call tree to those that it takes.
@@ -223,4 +225,10 @@ impl<D: Drive + 'static> Dispatch<D> {
         }
         member.is_some()
     }
+}
+
+/// The line that tells of a slot; one above `scale` is marked (S-CALL-3).
+fn granted(claimed: &Claimed) -> Vec<NewEvent> {
+    let slot = json!({"slot": {"waited_ms": claimed.waited, "overcommit": claimed.overcommit}});
+    vec![Event::Informed(Informed { source: "runner".to_owned(), content: slot }).to_row()]
 }

@@ -5,16 +5,9 @@ use crate::session::journal::{EndCause, Ended, Event};
 use crate::session::recovery::{self, FoundContainer};
 use crate::store::{CallsAfter, End, Seat, Session, SessionState, StopHow, StoreError};
 
-/// Where a session stands that has no driver.
-pub(crate) trait Undriven {
-    /// True when nobody drives it, because it waits for a slot or a trigger.
-    fn is_undriven(&self) -> bool;
-}
-
-impl Undriven for Session {
-    fn is_undriven(&self) -> bool {
-        matches!(self.state, SessionState::Queued | SessionState::Waiting | SessionState::Woken)
-    }
+/// True when nobody drives it, because it waits for a slot or a trigger.
+fn is_undriven(session: &Session) -> bool {
+    matches!(session.state, SessionState::Queued | SessionState::Waiting | SessionState::Woken)
 }
 
 impl<D: Drive + 'static> Dispatch<D> {
@@ -47,7 +40,7 @@ impl<D: Drive + 'static> Dispatch<D> {
 
     /// Ends those of these sessions that somebody wants to stop and nobody drives.
     pub(super) async fn stop_undriven(&self, live: &[Session]) -> Result<(), StoreError> {
-        for session in live.iter().filter(|session| session.is_undriven() && !self.drives(session.key)) {
+        for session in live.iter().filter(|session| is_undriven(session) && !self.drives(session.key)) {
             if let Some(by) = &session.stop_requested_by {
                 self.end(session, EndCause::Stopped, format!("stopped by {by}")).await?;
             }
@@ -101,7 +94,7 @@ impl<D: Drive + 'static> Dispatch<D> {
     /// and what nobody drives is ended.
     pub(crate) async fn interrupt_tree(&self, live: &[Session], who: &str) {
         for session in live.iter().filter(|session| !self.interrupt(session.key)) {
-            let done = if session.is_undriven() {
+            let done = if is_undriven(session) {
                 self.end(session, EndCause::Interrupted, "Ctrl-C or a signal ended it".to_owned()).await
             } else if session.stop_requested_by.is_some() {
                 Ok(())

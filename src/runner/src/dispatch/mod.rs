@@ -6,7 +6,7 @@
 //!         orphans ─── take over ──>    session         └──> left to the next runner
 //! ```
 //!
-//! The store knows which session may go on, a driver knows how; here is who asks the one and starts the other. Five loops
+//! The store knows which session may go on, a driver knows how; here is who asks the one and starts the other. A few loops
 //! on one thread do it, as many with one session as with a thousand: `crew` gives slots and keeps the drivers, `wakes`
 //! brings events and deadlines to waits, `adopt` takes over what dead processes left, `schedule` starts agents by the
 //! clock, `retention` forgets. Each sleeps until the store changes or its own time has come. A waiting session is a row
@@ -38,45 +38,21 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;
 use crate::project::Schedule;
-use crate::session::life::Ended;
 use crate::session::owner::Owner;
 use crate::session::recovery::Containers;
 use crate::state::State;
 use crate::store::{NewEvent, NewSession, Scope, Session, SessionKey, Slots, Store, StoreError};
 
-pub(crate) use ends::Undriven;
+pub(crate) use crate::session::drive::{Outcome, Signals};
 
 /// Drives claimed sessions; tests put a scripted one in its place.
 pub(crate) trait Drive {
     /// Drives an active session until it has ended, waits, or is left. Failures and panics do not end the session: it is
     /// taken over and driven again.
     fn drive(&self, session: Session, signals: Signals) -> LocalBoxFuture<'static, Result<Outcome, Failure>>;
-}
-
-/// How a driver is told to stop.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Signals {
-    /// End the session.
-    pub(crate) interrupt: CancellationToken,
-    /// Leave it to the next runner.
-    pub(crate) leave: CancellationToken,
-}
-
-/// How driving a session came out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It has ended.
-    Ended(Ended),
-    /// It waits.
-    Suspended,
-    /// It was left to the next runner.
-    Left,
-    /// Somebody else drives it.
-    Fenced,
 }
 
 /// What a dispatcher works on.
@@ -155,6 +131,7 @@ impl<D: Drive + 'static> Dispatch<D> {
             // These never end by themselves.
             () = self.bring_wakes() => {}
             () = self.look_after() => {}
+            () = self.hear_deaths() => {}
             () = self.keep_schedules() => {}
             () = self.forget() => {}
         }

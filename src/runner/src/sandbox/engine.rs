@@ -22,6 +22,8 @@ use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{ClientVersion, Docker};
 use tokio::time::timeout;
 
+use crate::crash;
+
 pub use containers::{Inspected, Listed, Status};
 pub use errors::EngineError;
 pub use facts::EngineFacts;
@@ -143,7 +145,11 @@ impl Engine {
         deadline: Duration,
         answer: impl Future<Output = Result<T, bollard::errors::Error>>,
     ) -> Result<T, EngineError> {
-        match timeout(deadline, answer).await {
+        let verb = step.split(' ').next().unwrap_or_default();
+        crash::point(&format!("engine.{verb}.before"));
+        let answer = timeout(deadline, answer).await;
+        crash::point(&format!("engine.{verb}.after"));
+        match answer {
             Ok(answer) => answer.map_err(|error| EngineError::from_client(step, error)),
             Err(_) => Err(EngineError::late(step, deadline)),
         }

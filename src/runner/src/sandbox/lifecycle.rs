@@ -24,7 +24,7 @@ use nix::sys::stat::lstat;
 use nix::unistd::{Gid, getegid};
 use protocol::{Facts, Ids, Request};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -51,6 +51,12 @@ const DIRECTORY: &str = "/app/static";
 /// How long PID 1 and its worker may take to be ready.
 const READY: Duration = Duration::from_secs(30);
 
+/// How often the engine is asked to freeze or thaw a container before that counts as failed.
+const PAUSES: u32 = 3;
+
+/// How long PID 1 may take to answer before its container is frozen.
+const ANSWER: Duration = Duration::from_secs(1);
+
 /// A running sandbox. Dropping it closes its link and leaves the container to be taken up again or to exit by itself;
 /// [`Sandbox::stop`] removes it.
 #[derive(Debug)]
@@ -72,6 +78,8 @@ pub struct Sandbox {
 
 /// A container whose PID 1 is known and has not said hello.
 struct Started {
+    /// It was frozen, and the engine has been asked to thaw it.
+    thawing: Option<JoinHandle<Result<(), EngineError>>>,
     id: String,
     pid: Option<u32>,
     ids: Ids,
@@ -124,6 +132,7 @@ impl Sandbox {
             };
             let launched = launch.run(engine).await?;
             let started = Started {
+                thawing: None,
                 id: launched.id,
                 pid: Some(launched.pid),
                 ids: launched.ids,
@@ -161,13 +170,16 @@ impl Sandbox {
         let Some(base) = base.filter(|_| ours) else {
             return Err(EngineError::NotOurs(name.to_owned()).into());
         };
-        if found.status != Status::Running {
+        if !matches!(found.status, Status::Running | Status::Paused) {
             return Err(Gone::new(GoneKind::Died, "its container does not run any more").into());
         }
-        let image = engine.image(found.whole.image.as_deref().unwrap_or_default()).await?;
         let folder = SessionFolder::existing(&state.session_folder(session));
         let (link, gid) = listen(&folder, |listener| Link::resume(listener, Timing::default(), unfinished))?;
+        // PID 1 connects as soon as it is thawed, so the socket comes first; and it does so before the engine answers.
+        let thawing = (found.status == Status::Paused).then(|| tokio::spawn(thaw(engine.clone(), found.id.clone())));
+        let image = engine.image(found.whole.image.as_deref().unwrap_or_default()).await?;
         let started = Started {
+            thawing,
             id: found.id,
             pid: found.pid,
             ids: ids::block(base),
@@ -187,7 +199,7 @@ impl Sandbox {
         gid: u32,
         started: Started,
     ) -> Result<Sandbox, SandboxError> {
-        let Started { id, pid, ids, environment, orphan_grace, staged, notices } = started;
+        let Started { thawing, id, pid, ids, environment, orphan_grace, staged, notices } = started;
         // The handle is opened before the first word of PID 1, which then proves that the pid was not another's by now.
         let init = pid.map(|pid| Init::open(pid).map(|init| (pid, init)));
         let Some(Ok((pid, init))) = init else {
@@ -204,11 +216,19 @@ impl Sandbox {
         };
         let watching = tokio::spawn(watch(init, Arc::clone(&link.shared), engine.clone(), id.clone())).abort_handle();
         link.expect(pid, terms);
-        let facts = timeout(READY, link.ready()).await.unwrap_or_else(|_| {
-            let late = Gone::new(GoneKind::Stuck, format!("its PID 1 was not ready within {} s", READY.as_secs()));
-            link.end(late.clone());
-            Err(late)
-        })?;
+        let facts = tokio::select! {
+            biased;
+            facts = timeout(READY, link.ready()) => facts.unwrap_or_else(|_| {
+                let late = Gone::new(GoneKind::Stuck, format!("its PID 1 was not ready within {} s", READY.as_secs()));
+                link.end(late.clone());
+                Err(late)
+            })?,
+            error = still_frozen(thawing) => {
+                // It is whole and can be taken up later, so nothing may kill it.
+                watching.abort();
+                return Err(error.into());
+            }
+        };
         info!(container = id, pid, "a sandbox is ready");
         Ok(Sandbox {
             engine: engine.clone(),
@@ -271,6 +291,41 @@ impl Sandbox {
     /// Waits for the end of the sandbox: its container or PID 1 died, it broke the protocol, it was stopped.
     pub async fn gone(&self) -> Gone {
         self.link.gone().await
+    }
+
+    /// From here on, a call whose caller goes away is not cancelled: whoever resumes the container takes it up.
+    pub fn let_go(&self) {
+        self.link.let_go();
+    }
+
+    /// Freezes the container, which uses no CPU then; true when it is frozen for sure. PID 1 must be connected: one that
+    /// waits for a host would find nobody when it is thawed.
+    pub async fn pause(&self) -> bool {
+        for _ in 0..PAUSES {
+            match timeout(ANSWER, self.link.ping()).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(gone)) => {
+                    warn!(%gone, "a sandbox is not paused");
+                    return false;
+                }
+                Err(_) => continue,
+            }
+            // Its own answer does not count: an engine may say that it failed after it froze the processes.
+            if let Err(error) = self.engine.pause(&self.id).await {
+                warn!(%error, "pausing a sandbox");
+            }
+            match self.engine.inspect(&self.id).await {
+                Ok(found) if found.status == Status::Paused => return true,
+                Ok(found) => warn!(status = ?found.status, "a sandbox was not paused"),
+                Err(error) => warn!(%error, "looking at a sandbox that was to be paused"),
+            }
+        }
+        false
+    }
+
+    /// Thaws the container of a sandbox that was paused after all.
+    pub async fn unpause(&self) -> Result<(), EngineError> {
+        thaw(self.engine.clone(), self.id.clone()).await
     }
 
     /// Kills and removes the container, verified, and removes the folder. May be called again after a failure.
@@ -350,6 +405,32 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         self.watching.abort();
     }
+}
+
+/// Thaws a container that was frozen. An engine that fails is asked again, unless the container is thawed all the same.
+async fn thaw(engine: Engine, id: String) -> Result<(), EngineError> {
+    let mut tries = 0;
+    loop {
+        let Err(error) = engine.unpause(&id).await else { return Ok(()) };
+        if engine.inspect(&id).await.is_ok_and(|found| found.status != Status::Paused) {
+            return Ok(());
+        }
+        tries += 1;
+        warn!(%error, tries, "unpausing a sandbox");
+        if tries == PAUSES {
+            return Err(error);
+        }
+    }
+}
+
+/// Waits for the engine's failure to thaw a container; for ever when there is none.
+async fn still_frozen(thawing: Option<JoinHandle<Result<(), EngineError>>>) -> EngineError {
+    if let Some(thawing) = thawing
+        && let Ok(Err(error)) = thawing.await
+    {
+        return error;
+    }
+    std::future::pending().await
 }
 
 /// Makes the session's folder and stages the agent's files. Returns their hash too.

@@ -27,7 +27,7 @@ mod slot;
 mod welcome;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -71,6 +71,8 @@ pub(super) struct Shared {
     /// Makes this process's own keys unlike those of a runner that died.
     nonce: String,
     numbers: AtomicU64,
+    /// Calls whose callers go away are for the next runner process.
+    let_go: AtomicBool,
     /// Held by the one `write` or `edit` that runs: two on one file must not overlap (T-8).
     pub(super) writes: tokio::sync::Mutex<()>,
     pub(super) replacing: tokio::sync::Mutex<()>,
@@ -134,6 +136,7 @@ impl Link {
             gone: OnceLock::new(),
             nonce: uuid::Uuid::now_v7().simple().to_string(),
             numbers: AtomicU64::new(0),
+            let_go: AtomicBool::new(false),
             writes: tokio::sync::Mutex::new(()),
             replacing: tokio::sync::Mutex::new(()),
             servers: Arc::new(Semaphore::new(MAX_SERVERS)),
@@ -202,6 +205,11 @@ impl Link {
     /// Tells PID 1 that the reply of this call is safe: it need not keep it any longer.
     pub(super) fn forget(&self, key: &str) {
         self.shared.forget(key);
+    }
+
+    /// From here on, a call whose caller goes away is not cancelled.
+    pub(super) fn let_go(&self) {
+        self.shared.let_go.store(true, Ordering::Relaxed);
     }
 
     /// Measures one round trip to PID 1.

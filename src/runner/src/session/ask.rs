@@ -9,9 +9,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{Conclusion, Driver};
+use super::driver::{Conclusion, Driver, Stop};
 use super::journal::{EndCause, Event, Informed};
 use super::progress::Progress;
+use crate::crash;
 use crate::model::{AssistantTurn, FailKind, ModelError, ModelEvent};
 
 /// Times that half of the old outputs goes; then all of them do. Each is a request that may be refused again.
@@ -22,7 +23,7 @@ impl Driver<'_> {
     pub(super) async fn ask(
         &mut self,
         interruption: &mut LocalBoxFuture<'_, Conclusion>,
-    ) -> Result<AssistantTurn, Conclusion> {
+    ) -> Result<AssistantTurn, Stop> {
         let mut round = 0;
         loop {
             let error = match self.ask_once(interruption).await? {
@@ -30,11 +31,11 @@ impl Driver<'_> {
                 Err(error) => error,
             };
             if error.kind != FailKind::ContextLength {
-                return Err(Conclusion::new(EndCause::Model, error.message));
+                return Err(Conclusion::new(EndCause::Model, error.message).into());
             }
             let Some(removed) = self.room.make(&mut self.request.messages, round >= HALVES) else {
                 let words = "the conversation is longer than the model takes, and no old output is left to remove";
-                return Err(Conclusion::new(EndCause::Model, format!("{words}: {}", error.message)));
+                return Err(Conclusion::new(EndCause::Model, format!("{words}: {}", error.message)).into());
             };
             round += 1;
             self.caller.journal.record_later(&removed.event()).await;
@@ -50,18 +51,22 @@ impl Driver<'_> {
     async fn ask_once(
         &self,
         interruption: &mut LocalBoxFuture<'_, Conclusion>,
-    ) -> Result<Result<AssistantTurn, ModelError>, Conclusion> {
+    ) -> Result<Result<AssistantTurn, ModelError>, Stop> {
         let cancel = CancellationToken::new();
         let _cancel_when_left = cancel.clone().drop_guard();
         let (events, mut seen) = unbounded_channel();
+        crash::point("model.before");
         let mut turn = pin!(self.model.turn(&self.request, &events, &cancel));
         loop {
             tokio::select! {
                 biased;
-                end = &mut *interruption => return Err(end),
-                () = sleep_until(self.limits.deadline) => return Err(self.limits.timed_out()),
+                end = &mut *interruption => return Err(end.into()),
+                // What it was about to say is asked for again.
+                () = self.signals.leave.cancelled() => return Err(Stop::Left),
+                () = sleep_until(self.limits.deadline) => return Err(self.limits.timed_out().into()),
                 Some(event) = seen.recv() => self.tell(&event).await,
                 answer = &mut turn => {
+                    crash::point("model.after");
                     self.drain(&mut seen).await;
                     return Ok(answer);
                 }

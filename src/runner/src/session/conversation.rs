@@ -11,7 +11,7 @@ use super::room::Room;
 use crate::model::{self, AssistantTurn, CallResult, Message, ToolCallRequest};
 
 /// What a model has to be shown after the prompt, and where the session stands.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Conversation {
     /// Turns and results. The last is a turn when its calls have not all been answered, or when it asked for none.
     pub messages: Vec<Message>,
@@ -21,6 +21,12 @@ pub struct Conversation {
     pub turns: u32,
     /// What they cost.
     pub usage: Usage,
+    /// What the model said last.
+    pub said: String,
+    /// The inbox's position when the model was asked for the last turn.
+    pub since: i64,
+    /// What can go when the conversation becomes too long.
+    pub(crate) room: Room,
 }
 
 /// A call of a turn that is not over.
@@ -28,28 +34,43 @@ pub struct Conversation {
 pub struct OpenCall {
     /// What was asked.
     pub call: Call,
+    /// Somebody began it.
+    pub begun: bool,
     /// Its result, if it has one.
     pub result: Option<CallResult>,
 }
 
+/// The source of the line that says that a session began again in a new sandbox.
+pub(crate) const RESTARTED: &str = "sandbox_lost";
+
 /// Tells the conversation of a session from its events.
 pub fn of(session: &str, events: &[Event]) -> Conversation {
-    let mut told = Conversation::default();
-    let mut room = Room::new(session);
+    let mut told = Conversation { room: Room::new(session), ..Conversation::default() };
     for event in events {
         match event {
             Event::Assistant(assistant) => {
                 told.close();
                 told.begin(assistant);
             }
+            Event::ToolStarted(started) => {
+                if let Some(open) = told.open.iter_mut().find(|open| open.call.key == started.key) {
+                    open.begun = true;
+                }
+            }
             Event::ToolFinished(finished) => {
-                room.note(finished.key.clone(), &finished.details);
+                told.room.note(finished.key.clone(), &finished.details);
                 told.answer(finished);
             }
             Event::Informed(informed) if informed.source == "context" => {
                 let keys = informed.content["removed"].as_array().into_iter().flatten();
                 let keys: Vec<String> = keys.filter_map(|key| key.as_str().map(str::to_owned)).collect();
-                room.remove(&mut told.messages, &keys);
+                told.room.remove(&mut told.messages, &keys);
+            }
+            // What the model knew was of a sandbox that is gone.
+            Event::Informed(informed) if informed.source == RESTARTED => {
+                told.messages.clear();
+                told.open.clear();
+                told.room = Room::after(session, told.turns);
             }
             _ => {}
         }
@@ -60,10 +81,15 @@ pub fn of(session: &str, events: &[Event]) -> Conversation {
 impl Conversation {
     fn begin(&mut self, assistant: &Assistant) {
         self.turns = assistant.turn;
+        self.since = assistant.since;
+        if !assistant.text.is_empty() {
+            self.said.clone_from(&assistant.text);
+        }
         self.usage.input += assistant.usage.input;
         self.usage.cached += assistant.usage.cached;
         self.usage.output += assistant.usage.output;
-        self.open = assistant.calls.iter().map(|call| OpenCall { call: call.clone(), result: None }).collect();
+        let open = |call: &Call| OpenCall { call: call.clone(), begun: false, result: None };
+        self.open = assistant.calls.iter().map(open).collect();
         self.messages.push(Message::Assistant(turn(assistant)));
     }
 
@@ -91,7 +117,7 @@ impl Conversation {
             return;
         }
         let results = self.open.drain(..).map(|open| {
-            let OpenCall { call, result } = open;
+            let OpenCall { call, result, .. } = open;
             // The model went on, so it was told something; the line that says what is lost.
             result.unwrap_or_else(|| CallResult {
                 provider_id: call.provider_id,
@@ -144,6 +170,7 @@ mod tests {
             model: "anthropic/claude".to_owned(),
             raw: json!({"message": [{"type": "thinking", "signature": turn}]}),
             usage: Usage { input: 10, cached: 4, output: 2 },
+            since: 3,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The loop against a scripted model, a real store and hands that live in memory.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +11,21 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Caller;
-use super::driver::{Conclusion, Driver, LoopLimits};
+use super::conversation;
+use super::drive::Signals;
+use super::driver::{Conclusion, Driver, LoopLimits, Stop};
+use super::held::Held;
 use super::journal::{EndCause, Event, Journal, Started, load};
 use super::progress::{Progress, Watcher};
-use super::room::Room;
 use crate::model::script::ScriptModel;
 use crate::model::{AssistantTurn, FailKind, Message, Model, ModelError, ModelEvent, PromptParts, TurnRequest};
 use crate::sandbox::limits::{Limits, Wanted};
 use crate::sandbox::{CallError, Gone, GoneKind, Reply, ToolCall};
-use crate::store::SqliteStore;
-use crate::store::{Generation, NewSession, OwnerId, SessionKey, Store};
+use crate::fleet::{Member, Newcomers, NoNewcomer, Rules};
+use crate::store::{
+    Generation, Lines, NewEvent, NewInboxEvent, NewSession, OwnerId, Place, Scope, Seat, SessionKey, Slots, SqliteStore,
+    Store, StopHow,
+};
 use crate::tools::{Hands, Registry, ToolSession};
 use futures_util::future::LocalBoxFuture;
 
@@ -32,6 +38,9 @@ struct Fake {
     /// What the journal held when each call began.
     journal_at_begin: RefCell<Vec<(String, Vec<String>)>>,
     store: Option<(Arc<dyn Store>, SessionKey)>,
+    /// Calls that are forgotten, and whether they go on without their callers.
+    forgotten: RefCell<Vec<String>>,
+    let_go: Cell<bool>,
 }
 
 fn ended(end: End, output: &str) -> Reply {
@@ -114,6 +123,14 @@ impl Hands for Fake {
     fn other_shell(&self) -> Option<String> {
         None
     }
+
+    fn forget(&self, key: &str) {
+        self.forgotten.borrow_mut().push(key.to_owned());
+    }
+
+    fn let_go(&self) {
+        self.let_go.set(true);
+    }
 }
 
 /// Remembers what it sees as `event name`.
@@ -135,46 +152,121 @@ struct World {
     key: SessionKey,
     hands: Fake,
     eyes: Eyes,
-    interrupt: CancellationToken,
+    signals: Signals,
+    seat: Seat,
+    newcomers: Arc<dyn Newcomers>,
     settings: (Duration, u64, Option<u64>),
+}
+
+/// Every agent can be called.
+struct Anybody;
+
+impl Newcomers for Anybody {
+    fn session(&self, agent: &str, trigger: Value) -> Result<(NewSession, NewEvent), NoNewcomer> {
+        let started = Event::Started(Started { trigger, ..Started::default() }).to_row();
+        Ok((new_session(&format!("called-{agent}"), agent, None), started))
+    }
+}
+
+fn new_session(id: &str, agent: &str, max_tokens: Option<u64>) -> NewSession {
+    NewSession {
+        id: id.to_owned(),
+        project: "/p".to_owned(),
+        agent: agent.to_owned(),
+        owner: me(),
+        container: None,
+        keep: false,
+        place: Place { queue: Some(10), max_tokens },
+    }
+}
+
+fn me() -> OwnerId {
+    OwnerId { id: "me".to_owned(), host: "here".to_owned() }
 }
 
 impl World {
     async fn new() -> Self {
+        Self::limited(None).await
+    }
+
+    async fn limited(max_tokens: Option<u64>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(folder.path()).unwrap());
-        let session = NewSession {
-            id: "s".to_owned(),
-            project: "/p".to_owned(),
-            agent: "a".to_owned(),
-            owner: OwnerId { id: "me".to_owned(), host: "here".to_owned() },
-            container: None,
-            keep: false,
-            place: crate::store::Place::default(),
-        };
         let started = Event::Started(Started::default()).to_row();
-        let key = store.create_session(session, started).await.unwrap();
+        let key = store.create_session(new_session("s", "a", max_tokens), started).await.unwrap();
         let hands = Fake { store: Some((Arc::clone(&store), key)), ..Fake::default() };
-        Self {
+        let mut world = Self {
             _folder: folder,
             store,
             key,
             hands,
             eyes: Eyes::default(),
-            interrupt: CancellationToken::new(),
-            settings: (Duration::from_mins(1), 100, None),
-        }
+            signals: Signals::default(),
+            seat: Seat { key, generation: Generation::FIRST },
+            newcomers: Arc::new(Anybody),
+            settings: (Duration::from_mins(1), 100, max_tokens),
+        };
+        world.claim().await;
+        world
+    }
+
+    /// Gives the session a slot, first or after a wait.
+    async fn claim(&mut self) {
+        let slots = Slots { trees: None, agents: BTreeMap::new(), others: 9 };
+        let claimed = self.store.claim("/p".into(), slots, Scope::Project, me(), "c".into(), Lines::none()).await;
+        let session = claimed.unwrap().expect("a session waits for a slot").session;
+        assert_eq!(session.key, self.key);
+        self.seat.generation = session.generation;
+    }
+
+    /// The runner died; another one takes the session over.
+    async fn take_over(&mut self) {
+        self.seat.generation = self.store.take_over(self.key, self.seat.generation, me()).await.unwrap();
+        self.hands.gone = CancellationToken::new();
     }
 
     async fn run(&self, turns: Value) -> Conclusion {
-        self.run_on(&ScriptModel::parse(&json!({"turns": turns}).to_string()).unwrap()).await
+        ended_of(self.drive(turns).await)
     }
 
     async fn run_on(&self, model: &dyn Model) -> Conclusion {
-        let journal = Journal::new(Arc::clone(&self.store), self.key, Generation::FIRST);
-        let registry = Registry::transport();
+        ended_of(self.drive_on(model).await)
+    }
+
+    async fn drive(&self, turns: Value) -> Stop {
+        self.drive_on(&ScriptModel::parse(&json!({"turns": turns}).to_string()).unwrap()).await
+    }
+
+    /// Drives the session from where its journal is.
+    async fn drive_on(&self, model: &dyn Model) -> Stop {
+        let journal = Journal::new(Arc::clone(&self.store), self.key, self.seat.generation);
+        let events = load(&*self.store, self.key).await.unwrap();
+        let told = conversation::of("s", &events);
+        let registry = Registry::session();
         let limits = Limits::resolve(&Wanted::default(), 1).unwrap();
         let tools = ToolSession::new(Duration::from_secs(20), limits, true);
+        let held = Held::default();
+        for event in &events {
+            if let Event::ToolFinished(finished) = event {
+                held.note(&finished.details);
+            }
+        }
+        let rules = Rules {
+            lock_timeout: Duration::from_secs(60),
+            wait_timeout: Duration::from_secs(60),
+            max_suspended: 9,
+            max_call_depth: 3,
+            sources: vec![("hub".to_owned(), "github".to_owned())],
+        };
+        let member = Member {
+            store: Arc::clone(&self.store),
+            seat: self.seat,
+            session: "s".to_owned(),
+            agent: "a".to_owned(),
+            project: "/p".to_owned(),
+            rules,
+            newcomers: Arc::clone(&self.newcomers),
+        };
         let caller = Caller {
             session: "s",
             journal: &journal,
@@ -182,14 +274,27 @@ impl World {
             hands: &self.hands,
             tools: &tools,
             watcher: &self.eyes,
+            member: Some(&member),
+            held: &held,
         };
         let (timeout, max_turns, max_tokens) = self.settings;
         let deadline = tokio::time::Instant::now() + timeout;
         let limits = LoopLimits { deadline, timeout, max_turns, max_tokens };
         let parts = PromptParts { task: Some("the task".to_owned()), ..PromptParts::default() };
-        let request = TurnRequest { parts, ..TurnRequest::default() };
-        let room = Room::new("s");
-        Driver { caller, model, limits, request, room, interrupt: &self.interrupt }.run().await
+        let request = TurnRequest { parts, messages: told.messages, ..TurnRequest::default() };
+        let driver = Driver {
+            caller,
+            model,
+            limits,
+            request,
+            room: told.room,
+            turn: told.turns,
+            open: told.open,
+            said: told.said,
+            since: told.since,
+            signals: &self.signals,
+        };
+        driver.run().await
     }
 
     /// The journal after its first line, each event as its kind and what distinguishes it.
@@ -206,6 +311,13 @@ impl World {
             other => other.kind().to_owned(),
         };
         events.iter().skip(1).map(line).collect()
+    }
+}
+
+fn ended_of(stop: Stop) -> Conclusion {
+    match stop {
+        Stop::End(conclusion) => conclusion,
+        other => panic!("it did not end: {other:?}"),
     }
 }
 
@@ -296,8 +408,7 @@ fn turns_and_tokens_are_limited() {
         let end = world.run(forever).await;
         assert_eq!(end, conclusion(EndCause::MaxTurns, "the limit of 2 turns was reached", ""));
 
-        let mut world = World::new().await;
-        world.settings.2 = Some(100);
+        let world = World::limited(Some(100)).await;
         let turn = |id: &str| json!({"calls": [bash(id, "say x")], "usage": {"input": 40, "output": 10}});
         let end = world.run(json!([turn("a"), turn("b"), turn("c")])).await;
         assert_eq!(end, conclusion(EndCause::MaxTokens, "the limit of 100 tokens was reached: 100 were used", ""));
@@ -336,7 +447,7 @@ fn a_slow_model_is_ended_by_the_sessions_time() {
 fn an_interrupted_command_is_cancelled_and_recorded() {
     test(|| async {
         let world = World::new().await;
-        let interrupt = world.interrupt.clone();
+        let interrupt = world.signals.interrupt.clone();
         let ctrl_c = async {
             while world.hands.running.get() == 0 {
                 tokio::task::yield_now().await;
@@ -357,7 +468,7 @@ fn a_stop_request_ends_the_session() {
             while world.hands.running.get() == 0 {
                 tokio::task::yield_now().await;
             }
-            world.store.request_stop(world.key, "somebody".to_owned(), crate::store::StopHow::Orderly).await.unwrap();
+            world.store.request_stop(world.key, "somebody".to_owned(), StopHow::Orderly).await.unwrap();
         };
         let (end, ()) = tokio::join!(world.run(json!([{"calls": [bash("a", "sleep")]}])), request);
         assert_eq!(end, conclusion(EndCause::Stopped, "stopped by somebody", ""));
@@ -477,10 +588,215 @@ fn a_fenced_driver_stops() {
     test(|| async {
         let world = World::new().await;
         let other = OwnerId { id: "other".to_owned(), host: "here".to_owned() };
-        world.store.take_over(world.key, Generation::FIRST, other).await.unwrap();
-        let end = world.run(json!([{"calls": [bash("a", "say x")]}])).await;
-        assert_eq!(end.cause, EndCause::Store);
-        assert!(end.message.contains("another one took it over"), "{}", end.message);
+        world.store.take_over(world.key, world.seat.generation, other).await.unwrap();
+        let stop = world.drive(json!([{"calls": [bash("a", "say x")]}])).await;
+        assert_eq!(stop, Stop::Fenced);
         assert!(world.hands.journal_at_begin.borrow().is_empty(), "nothing was done");
+    });
+}
+
+fn tool(id: &str, tool: &str, args: Value) -> Value {
+    json!({"id": id, "tool": tool, "args": args})
+}
+
+fn lock(id: &str, resource: &str) -> Value {
+    tool(id, "acquire_lock", json!({"resource_key": resource}))
+}
+
+fn wait(id: &str) -> Value {
+    tool(id, "wait_for_trigger", json!({"type": "webhook", "event": "push"}))
+}
+
+/// An event that wakes whoever waits for a push.
+async fn push(world: &World) {
+    let event = NewInboxEvent {
+        project: "/p".to_owned(),
+        source: "hub".to_owned(),
+        event: "push".to_owned(),
+        fields: json!({"repo": "acme/app"}),
+        raw: json!({}),
+    };
+    let event = world.store.accept(event).await.unwrap();
+    let waits = world.store.waits(Some("/p".to_owned()), 0).await.unwrap();
+    world.store.wake(event, waits.iter().map(|wait| wait.id).collect()).await.unwrap();
+}
+
+/// S-3: transport calls run at once, scheduler calls beside them one by one, and a wait when all others have ended;
+/// results come in the order asked.
+#[test]
+fn calls_of_a_turn_keep_their_order() {
+    test(|| async {
+        let mut world = World::new().await;
+        let calls = [
+            wait("w"),
+            lock("a", "lock://one"),
+            bash("b", "later 1"),
+            tool("r", "release_lock", json!({"resource_key": "lock://one"})),
+            lock("c", "lock://two"),
+        ];
+        let turns = json!([
+            {"calls": calls, "expect": {
+                "a": {"contains": "\"acquired\":true"}, "r": {"contains": "\"released\":true"},
+                "c": {"contains": "\"acquired\":true"}, "w": {"contains": "acme/app"}}},
+            {"text": "${b.text}"}
+        ]);
+        assert_eq!(world.drive(turns.clone()).await, Stop::Suspended);
+        let journal = world.journal().await;
+        let at = |line: &str| journal.iter().position(|seen| seen.starts_with(line)).unwrap_or_else(|| panic!("{line}"));
+        assert!(at("finished s/1/1") < at("started s/1/3") && at("finished s/1/3") < at("started s/1/4"));
+        assert!(at("finished s/1/4") < at("finished s/1/2"), "they did not wait for the slow command: {journal:?}");
+        assert!(at("finished s/1/2") < at("started s/1/0") && at("started s/1/0") < at("suspended"));
+        push(&world).await;
+        world.claim().await;
+        finish_wait(&world).await;
+        assert_eq!(ended_of(world.drive(turns).await), conclusion(EndCause::Done, "the agent is done", "1"));
+    });
+}
+
+/// Answers the call that waited as the driver's start does.
+async fn finish_wait(world: &World) {
+    assert!(super::drive::answer_wait(&world.store, world.seat).await.unwrap());
+}
+
+/// S-WAIT-11: a second wait of the same turn begins when the first is over.
+#[test]
+fn waits_of_one_turn_come_one_after_the_other() {
+    test(|| async {
+        let mut world = World::new().await;
+        let turns = json!([{"calls": [wait("a"), wait("b")]}, {"text": "both"}]);
+        for _ in 0..2 {
+            assert_eq!(world.drive(turns.clone()).await, Stop::Suspended);
+            push(&world).await;
+            world.claim().await;
+            finish_wait(&world).await;
+        }
+        assert_eq!(world.run(turns).await.text, "both");
+        let kinds: Vec<String> = world.journal().await.iter().map(|line| line.split(' ').next().unwrap().into()).collect();
+        let wait = ["started", "suspended", "resumed", "finished"];
+        assert_eq!(kinds, [&["assistant"][..], &wait, &wait, &["assistant"]].concat());
+    });
+}
+
+/// S-2: a scheduler call whose line is in the journal is not made again, one without is.
+#[test]
+fn a_scheduler_call_is_made_once_whatever_happens() {
+    test(|| async {
+        let mut world = World::new().await;
+        let turns = json!([{"calls": [lock("a", "lock://one"), bash("b", "sleep")]}, {"text": "${a.text}"}]);
+        let dies = async {
+            while world.hands.running.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            stop = world.drive(turns) => panic!("{stop:?}"),
+            () = dies => {}
+        }
+        world.take_over().await;
+        let turns = json!([{"calls": [lock("a", "lock://one"), bash("b", "say x")]}, {"text": "${a.text}"}]);
+        world.run(turns).await;
+        let journal = world.journal().await;
+        let grants = journal.iter().filter(|line| line.starts_with("finished s/1/0")).count();
+        assert_eq!(grants, 1, "{journal:?}");
+        assert_eq!(world.store.locks(None).await.unwrap().len(), 1);
+    });
+}
+
+/// A runner that leaves lets its calls go on in the container, and the next one takes them up: nothing ends.
+#[test]
+fn a_runner_that_leaves_cancels_nothing() {
+    test(|| async {
+        let mut world = World::new().await;
+        let turns = json!([{"calls": [bash("a", "sleep"), wait("w")]}, {"text": "done"}]);
+        let leave = world.signals.leave.clone();
+        let leaves = async {
+            while world.hands.running.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            leave.cancel();
+        };
+        let (stop, ()) = tokio::join!(world.drive(turns), leaves);
+        assert_eq!(stop, Stop::Left);
+        assert!(world.hands.let_go.get());
+        assert_eq!(world.journal().await, ["assistant 1 \"\" 2 calls", "started s/1/0"]);
+        world.take_over().await;
+        world.signals = Signals::default();
+        world.signals.leave.cancel();
+        assert_eq!(world.drive(json!([{"text": "not asked"}])).await, Stop::Left);
+    });
+}
+
+/// What is asked of a model is void when the runner leaves: it is asked again.
+#[test]
+fn a_runner_leaves_in_mid_thought() {
+    test(|| async {
+        let mut world = World::new().await;
+        world.signals.leave.cancel();
+        assert_eq!(world.drive(json!([{"text": "hello"}])).await, Stop::Left);
+        assert_eq!(world.journal().await, Vec::<String>::new());
+        world.signals = Signals::default();
+        assert_eq!(world.run(json!([{"text": "hello"}])).await.text, "hello");
+    });
+}
+
+/// A runner died after the last turn and before the end: the session is done, and the model is not asked again.
+#[test]
+fn a_last_turn_is_the_last() {
+    test(|| async {
+        let mut world = World::new().await;
+        let turns = json!([{"text": "bye"}, {"text": "again"}]);
+        assert_eq!(world.run(turns.clone()).await.text, "bye");
+        world.take_over().await;
+        assert_eq!(world.run(turns).await.text, "bye");
+        assert_eq!(world.journal().await.len(), 1);
+    });
+}
+
+/// What PID 1 keeps of a call is forgotten when its result is in the journal.
+#[test]
+fn settled_calls_are_forgotten() {
+    test(|| async {
+        let world = World::new().await;
+        world.run(json!([{"calls": [bash("a", "say x"), bash("b", "say y")]}, {"text": "bye"}])).await;
+        assert_eq!(*world.hands.forgotten.borrow(), ["s/1/0", "s/1/1"]);
+    });
+}
+
+/// Who kills does not wait for the calls.
+#[test]
+fn a_kill_waits_for_nothing() {
+    test(|| async {
+        let world = World::new().await;
+        let request = async {
+            while world.hands.running.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            world.store.request_stop(world.key, "somebody".to_owned(), StopHow::Kill).await.unwrap();
+        };
+        let (end, ()) = tokio::join!(world.run(json!([{"calls": [bash("a", "sleep")]}])), request);
+        assert_eq!(end, conclusion(EndCause::Killed, "killed by somebody", ""));
+        assert_eq!(end.cause.exit_code(), 125);
+        assert_eq!(world.journal().await.len(), 2, "no result was waited for");
+    });
+}
+
+/// S-LOCK-6: whoever lost a lock is told at the next call, also when another process makes it.
+#[test]
+fn a_lost_lock_is_told_at_the_next_call() {
+    test(|| async {
+        let mut world = World::new().await;
+        let short = tool("a", "acquire_lock", json!({"resource_key": "lock://one", "ttl_seconds": 0.001}));
+        let turns = json!([{"calls": [short]}, {"calls": [bash("b", "later x")]}, {"calls": [bash("c", "say y")]}, {"text": "${b.text}|${c.text}"}]);
+        let end = world.run(turns).await;
+        assert_eq!(end.text, "[your lock of lock://one has expired: somebody else may hold it now]\nx|y");
+        world.take_over().await;
+        let events = load(&*world.store, world.key).await.unwrap();
+        let held = Held::default();
+        for event in &events {
+            if let Event::ToolFinished(finished) = event {
+                held.note(&finished.details);
+            }
+        }
+        assert_eq!(held.lost(&*world.store).await.unwrap(), None, "it has been told");
     });
 }

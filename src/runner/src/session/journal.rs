@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::store::{EventRow, Generation, NewEvent, SessionKey, Store, StoreError};
+use crate::store::{CallsAfter, End, EventRow, Generation, NewEvent, Seat, SessionKey, Store, StoreError};
 
 /// What happened in a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +69,18 @@ pub struct Started {
     /// SHA-256 of the staged copy of the agent's files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<String>,
+    /// The agent's folder, when it is not that of its name in the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Names of the models that it thinks with instead of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// Files and folders of the host, and where they go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copy_in: Vec<(String, String)>,
+    /// Files and folders of the sandbox, and the folders they go to at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copy_out: Vec<(String, String)>,
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -96,6 +108,9 @@ pub struct Assistant {
     /// Tokens of this turn.
     #[serde(default)]
     pub usage: Usage,
+    /// The inbox's position when the model was asked: what came after it counts for the waits of this turn.
+    #[serde(default)]
+    pub since: i64,
 }
 
 /// A call that the model asks for.
@@ -253,6 +268,8 @@ pub enum EndCause {
     Timeout,
     /// Somebody stopped it.
     Stopped,
+    /// Somebody killed it, with its call tree.
+    Killed,
     /// Ctrl-C or a signal ended its runner in an orderly way.
     Interrupted,
     /// Its runner died without ending it.
@@ -278,6 +295,7 @@ impl EndCause {
             EndCause::Bug => "bug",
             EndCause::Timeout => "timeout",
             EndCause::Stopped => "stopped",
+            EndCause::Killed => "killed",
             EndCause::Interrupted => "interrupted",
             EndCause::RunnerDied => "runner_died",
             EndCause::Store => "store",
@@ -298,7 +316,7 @@ impl EndCause {
             EndCause::MaxTokens => 8,
             EndCause::Bug => 70,
             EndCause::Timeout => 124,
-            EndCause::Stopped => 125,
+            EndCause::Stopped | EndCause::Killed => 125,
             EndCause::Interrupted => 130,
         }
     }
@@ -417,29 +435,68 @@ impl Journal {
     /// When a line before could not be written, the session is ended for that reason instead ([`EndCause::Store`]) and
     /// the failure is returned: a journal with something missing does not say that all went well.
     pub async fn end(&self, cause: EndCause, message: String, sandbox_removed: bool) -> Result<(), StoreError> {
-        let failure = match self.try_end(cause, message, sandbox_removed).await {
+        self.end_with(cause, message, sandbox_removed, Last::default()).await
+    }
+
+    /// Ends the session as [`Journal::end`] does, with what it leaves to others.
+    pub async fn end_with(
+        &self,
+        cause: EndCause,
+        message: String,
+        sandbox_removed: bool,
+        last: Last,
+    ) -> Result<(), StoreError> {
+        let failure = match self.try_end(cause, message, sandbox_removed, &last).await {
             Ok(()) => return Ok(()),
             Err(failure @ (StoreError::Fenced { .. } | StoreError::Ended { .. })) => return Err(failure),
             Err(failure) => failure,
         };
         let message = format!("its journal could not be written: {failure}");
         // When this fails too, whoever starts a runner next finds the session and ends it.
-        let _ = self.try_end(EndCause::Store, message, sandbox_removed).await;
+        let _ = self.try_end(EndCause::Store, message, sandbox_removed, &last).await;
         Err(failure)
     }
 
-    async fn try_end(&self, cause: EndCause, message: String, sandbox_removed: bool) -> Result<(), StoreError> {
-        let end = crate::store::End {
-            cause: cause.as_str().to_owned(),
-            exit_code: cause.exit_code(),
-            message: message.clone(),
-            sandbox_removed,
-            text: None,
+    async fn try_end(
+        &self,
+        cause: EndCause,
+        message: String,
+        sandbox_removed: bool,
+        last: &Last,
+    ) -> Result<(), StoreError> {
+        let text = last.text.clone().filter(|_| cause.exit_code() == 0);
+        let (end, ended) = last_line(cause, message, sandbox_removed, text);
+        // S-CALL-4: what it called goes on after a good end only.
+        let calls = if cause.exit_code() == 0 {
+            CallsAfter::GoOn
+        } else {
+            let message = format!("the session that called it ended: {}", cause.as_str());
+            let (end, ended) = last_line(EndCause::Stopped, message, true, None);
+            CallsAfter::Cancel { end, ended, detach: last.detach }
         };
-        let ended = Event::Ended(Ended { cause, message }).to_row();
-        let seat = crate::store::Seat { key: self.key, generation: self.generation };
-        self.store.end_session(seat, end, crate::store::CallsAfter::GoOn, ended).await
+        let seat = Seat { key: self.key, generation: self.generation };
+        self.store.end_session(seat, end, calls, ended).await
     }
+}
+
+/// What a session that ends leaves to others.
+#[derive(Debug, Clone, Default)]
+pub struct Last {
+    /// What it said last.
+    pub text: Option<String>,
+    /// Its running calls go on although it failed.
+    pub detach: bool,
+}
+
+fn last_line(cause: EndCause, message: String, sandbox_removed: bool, text: Option<String>) -> (End, NewEvent) {
+    let end = End {
+        cause: cause.as_str().to_owned(),
+        exit_code: cause.exit_code(),
+        message: message.clone(),
+        sandbox_removed,
+        text,
+    };
+    (end, Event::Ended(Ended { cause, message }).to_row())
 }
 
 /// What a row says as JSON, with the payloads that left its body; also of a kind that this runner does not know.
@@ -453,13 +510,18 @@ pub async fn body(store: &dyn Store, row: &EventRow) -> Result<Value, JournalErr
 
 /// Reads a whole journal.
 pub async fn load(store: &dyn Store, key: SessionKey) -> Result<Vec<Event>, JournalError> {
+    Ok(lines(store, key).await?.into_iter().map(|(_, event)| event).collect())
+}
+
+/// Reads a whole journal: each event with when it was recorded, in milliseconds since 1970.
+pub async fn lines(store: &dyn Store, key: SessionKey) -> Result<Vec<(i64, Event)>, JournalError> {
     const PAGE: usize = 256;
     let mut events = Vec::new();
     let mut after = 0;
     loop {
         let rows = store.events(key, after, PAGE).await?;
         for row in &rows {
-            events.push(Event::from_row(store, row).await?);
+            events.push((row.at, Event::from_row(store, row).await?));
         }
         match rows.last() {
             Some(row) if rows.len() == PAGE => after = row.seq,

@@ -2,23 +2,25 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::begin;
 use super::calls::Caller;
 use super::driver::{Conclusion, LoopLimits, interruption, lost};
-use super::journal::{EndCause, Event, Informed, Journal, Started};
+use super::held::Held;
+use super::journal::{EndCause, Event, Informed, Journal, Last, Started};
 use super::owner::Owner;
 use super::progress::{Progress, Watcher};
 use crate::exit::{Failure, POLICY, USAGE, chain, engine_code};
 use crate::project::{Agent, Project};
-use crate::sandbox::engine::Engine;
-use crate::sandbox::image::Image;
+use crate::sandbox::engine::{Engine, EngineError};
 use crate::sandbox::{CallError, Copied, CopyError, Order, Sandbox, SandboxError};
 use crate::state::{State, random_hex};
-use crate::store::{Container, Generation, NewSession, Store, StoreError};
+use crate::store::{Container, Generation, NewSession, Place, Store, StoreError};
 use crate::tools::{Registry, ToolSession};
 
 /// What every session of this process is made with.
@@ -29,7 +31,7 @@ pub(crate) struct Means {
     pub(crate) engine: Engine,
 }
 
-/// A session to be.
+/// A session without a mind of ours, to be begun and driven here.
 pub(crate) struct Plan<'a> {
     pub(crate) project: &'a Project,
     pub(crate) agent: &'a Agent,
@@ -39,10 +41,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) copy_in: Vec<(PathBuf, String)>,
     /// Files and folders of the sandbox, and the folders they go to.
     pub(crate) copy_out: Vec<(String, PathBuf)>,
-    /// Whoever thinks takes images.
-    pub(crate) images: bool,
-    /// What the journal begins with; what is known here only is filled in.
-    pub(crate) started: Started,
+    /// What the journal says that started it.
+    pub(crate) trigger: Value,
 }
 
 /// How a session ended.
@@ -53,13 +53,13 @@ pub(crate) struct Ended {
     pub(crate) message: String,
 }
 
-/// Lives a session: `mind` works with its tools until it is done or interrupted.
+/// Lives a session that has no slot, begun here: `mind` works with its tools until it is done or interrupted.
 ///
 /// # Errors
 /// Nothing was begun, or the end could not be recorded.
 pub(crate) async fn live(
     means: &Means,
-    mut plan: Plan<'_>,
+    plan: Plan<'_>,
     watcher: &dyn Watcher,
     interrupt: &CancellationToken,
     mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion,
@@ -68,152 +68,159 @@ pub(crate) async fn live(
     let id = Uuid::now_v7().to_string();
     // Recorded before the container is made, so that a crash in between leaves nothing that nobody may remove.
     let name = random_hex();
-    plan.started = fill_in(std::mem::take(&mut plan.started), &plan, &image);
+    let started = Started {
+        image_id: Some(image.id),
+        trigger: plan.trigger.clone(),
+        ..begin::described(plan.project, plan.agent)
+    };
     let new = NewSession {
         id: id.clone(),
-        project: plan.project.root.display().to_string(),
+        project: started.project.clone(),
         agent: plan.agent.name.clone(),
         owner: means.owner.id().clone(),
         container: Some(name.clone()),
         keep: plan.keep,
-        place: crate::store::Place::default(),
+        place: Place::default(),
     };
-    let key = means.store.create_session(new, Event::Started(plan.started.clone()).to_row()).await?;
-    let session = Session {
-        journal: Journal::new(Arc::clone(&means.store), key, Generation::FIRST),
-        means,
-        plan,
-        watcher,
-        interrupt,
-        id,
-        name,
+    let key = means.store.create_session(new, Event::Started(started).to_row()).await?;
+    let journal = Journal::new(Arc::clone(&means.store), key, Generation::FIRST);
+    let life = Life { means, watcher, journal, id, keep: plan.keep, detach: false };
+    life.show_start(plan.agent);
+    let sandbox = match life.make(plan.agent, &name).await {
+        Ok(sandbox) => sandbox,
+        Err(conclusion) => return life.end(Left::Nothing, conclusion).await,
     };
-    session.run(mind).await
-}
-
-/// What the journal's first line says of the agent and its limits.
-fn fill_in(started: Started, plan: &Plan<'_>, image: &Image) -> Started {
     let settings = &plan.agent.settings;
-    Started {
-        agent: plan.agent.name.clone(),
-        project: plan.project.root.display().to_string(),
-        params: plan.agent.params.clone(),
-        image: settings.image.clone(),
-        image_id: Some(image.id.clone()),
-        limits: serde_json::json!({
-            "sandbox": settings.limits,
-            "timeoutSeconds": settings.timeout.as_secs(),
-            "bashTimeoutSeconds": settings.bash_timeout.as_secs(),
-            "maxTurns": settings.max_turns,
-            "maxTokens": settings.max_tokens,
-        }),
-        ..started
+    let tools = ToolSession::new(settings.bash_timeout, settings.limits, true);
+    let (registry, held) = (Registry::transport(), Held::default());
+    let caller = Caller {
+        session: &life.id,
+        journal: &life.journal,
+        registry: &registry,
+        hands: &sandbox,
+        tools: &tools,
+        watcher,
+        member: None,
+        held: &held,
+    };
+    let conclusion = match life.copy_in(&sandbox, caller, &plan.copy_in, interrupt).await {
+        Ok(()) => mind(caller, LoopLimits::of(settings, Duration::ZERO)).await,
+        Err(conclusion) => conclusion,
+    };
+    let conclusion = life.copy_out(&sandbox, &plan.copy_out, conclusion).await;
+    life.end(Left::Sandbox(sandbox), conclusion).await
+}
+
+/// A recorded session that this process drives.
+pub(super) struct Life<'a> {
+    pub(super) means: &'a Means,
+    pub(super) watcher: &'a dyn Watcher,
+    pub(super) journal: Journal,
+    pub(super) id: String,
+    /// Leave the sandbox at the end.
+    pub(super) keep: bool,
+    /// Its running calls go on although it fails.
+    pub(super) detach: bool,
+}
+
+/// What a session that ends has left of its sandbox.
+pub(super) enum Left {
+    /// Nothing.
+    Nothing,
+    /// All of it.
+    Sandbox(Sandbox),
+    /// Perhaps a container of this name, and the folder.
+    Named(String),
+}
+
+impl Life<'_> {
+    pub(super) fn show_start(&self, agent: &Agent) {
+        self.watcher.see(&Progress::Started { session: &self.id, agent: &agent.name, image: &agent.settings.image });
     }
-}
 
-/// A recorded session that has not ended.
-struct Session<'a> {
-    means: &'a Means,
-    plan: Plan<'a>,
-    watcher: &'a dyn Watcher,
-    interrupt: &'a CancellationToken,
-    journal: Journal,
-    id: String,
-    name: String,
-}
-
-impl Session<'_> {
-    async fn run(self, mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion) -> Result<Ended, Failure> {
-        let settings = &self.plan.agent.settings;
-        self.watcher.see(&Progress::Started {
-            session: &self.id,
-            agent: &self.plan.agent.name,
-            image: &settings.image,
-        });
+    /// Makes the session's sandbox, in a container of this recorded name. Nothing of it is left on failure.
+    pub(super) async fn make(&self, agent: &Agent, name: &str) -> Result<Sandbox, Conclusion> {
         let begun = Instant::now();
-        // Not cut short by Ctrl-C: a container that is half made could not be removed for sure. The engine's deadlines
-        // bound it, and a second Ctrl-C ends this process.
-        let sandbox = match Sandbox::start(&self.means.engine, &self.means.state, self.order()).await {
-            Ok(sandbox) => sandbox,
-            Err(error) => return self.end(None, not_started(&error)).await,
-        };
-        let container = sandbox.container_id().to_owned();
-        let conclusion = match self.record_sandbox(&sandbox).await {
-            Ok(()) => {
-                let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.watcher.see(&Progress::SandboxReady { container: &container, duration_ms });
-                for notice in sandbox.notices() {
-                    self.watcher.see(&Progress::Note { message: notice });
-                }
-                self.work(&sandbox, mind).await
-            }
-            Err(error) => error.into(),
-        };
-        let conclusion = self.copy_out(&sandbox, conclusion).await;
-        self.end(Some(sandbox), conclusion).await
-    }
-
-    fn order(&self) -> Order {
-        let settings = &self.plan.agent.settings;
-        Order {
+        let settings = &agent.settings;
+        let order = Order {
             session: self.id.clone(),
-            name: self.name.clone(),
+            name: name.to_owned(),
             image: settings.image.clone(),
             limits: settings.limits,
             runtime: settings.runtime.clone(),
             orphan_grace: settings.orphan_grace,
-            agent: self.plan.agent.folder.clone(),
+            agent: agent.folder.clone(),
+        };
+        // Not cut short by Ctrl-C: a container that is half made could not be removed for sure. The engine's deadlines
+        // bound it, and a second Ctrl-C ends this process.
+        let sandbox = Sandbox::start(&self.means.engine, &self.means.state, order).await;
+        let sandbox = sandbox.map_err(|error| not_started(&error))?;
+        if let Err(error) = self.record_sandbox(&sandbox, name).await {
+            if let Err(left) = sandbox.stop().await {
+                self.note(&format!("the sandbox is still there: {left}; the next runner removes it"));
+            }
+            return Err(error.into());
+        }
+        self.show_ready(&sandbox, begun);
+        Ok(sandbox)
+    }
+
+    pub(super) fn show_ready(&self, sandbox: &Sandbox, begun: Instant) {
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.watcher.see(&Progress::SandboxReady { container: sandbox.container_id(), duration_ms });
+        for notice in sandbox.notices() {
+            self.note(notice);
         }
     }
 
-    async fn record_sandbox(&self, sandbox: &Sandbox) -> Result<(), StoreError> {
-        let container = Container { name: self.name.clone(), id: Some(sandbox.container_id().to_owned()) };
+    async fn record_sandbox(&self, sandbox: &Sandbox, name: &str) -> Result<(), StoreError> {
+        let container = Container { name: name.to_owned(), id: Some(sandbox.container_id().to_owned()) };
         self.means.store.set_container(self.journal.key(), self.journal.generation(), container).await?;
         let content = serde_json::json!({"container": sandbox.container_id(), "staged": sandbox.staged()});
         self.journal.record_later(&Event::Informed(Informed { source: "runner".to_owned(), content })).await;
         Ok(())
     }
 
-    /// Copies in, then lets the mind work.
-    async fn work(
+    pub(super) fn note(&self, message: &str) {
+        self.watcher.see(&Progress::Note { message });
+    }
+
+    /// Copies in, unless something ends the session.
+    pub(super) async fn copy_in(
         &self,
         sandbox: &Sandbox,
-        mind: impl AsyncFnOnce(Caller<'_>, LoopLimits) -> Conclusion,
-    ) -> Conclusion {
-        let settings = &self.plan.agent.settings;
-        let registry = Registry::transport();
-        let tools = ToolSession::new(settings.bash_timeout, settings.limits, self.plan.images);
-        let caller = Caller {
-            session: &self.id,
-            journal: &self.journal,
-            registry: &registry,
-            hands: sandbox,
-            tools: &tools,
-            watcher: self.watcher,
-        };
-        for (from, to) in &self.plan.copy_in {
+        caller: Caller<'_>,
+        copies: &[(PathBuf, String)],
+        interrupt: &CancellationToken,
+    ) -> Result<(), Conclusion> {
+        for (from, to) in copies {
             let shown = from.display().to_string();
             let copied = tokio::select! {
                 biased;
-                end = interruption(caller, self.interrupt) => return end,
+                end = interruption(caller, interrupt) => return Err(end),
                 copied = sandbox.put(from, to) => copied,
             };
             match copied {
                 Ok(copied) => self.show_copy(&shown, to, &copied),
-                Err(error) => return copy_failed(&format!("cannot copy {shown} into the sandbox"), &error),
+                Err(error) => return Err(copy_failed(&format!("cannot copy {shown} into the sandbox"), &error)),
             }
         }
-        mind(caller, LoopLimits::of(settings)).await
+        Ok(())
     }
 
     /// Copies out, also after a failure, as long as there is a sandbox.
-    async fn copy_out(&self, sandbox: &Sandbox, conclusion: Conclusion) -> Conclusion {
-        use EndCause::{Engine, Policy, Protocol, SandboxLost};
-        if matches!(conclusion.cause, SandboxLost | Protocol | Engine | Policy) {
+    pub(super) async fn copy_out(
+        &self,
+        sandbox: &Sandbox,
+        copies: &[(String, PathBuf)],
+        conclusion: Conclusion,
+    ) -> Conclusion {
+        use EndCause::{Engine, Killed, Policy, Protocol, SandboxLost};
+        if matches!(conclusion.cause, SandboxLost | Protocol | Engine | Policy | Killed) {
             return conclusion;
         }
         let mut conclusion = conclusion;
-        for (from, to) in &self.plan.copy_out {
+        for (from, to) in copies {
             let shown = to.display().to_string();
             match sandbox.get(from, to).await {
                 Ok(copied) => self.show_copy(from, &shown, &copied),
@@ -223,7 +230,7 @@ impl Session<'_> {
                     if conclusion.cause == EndCause::Done {
                         conclusion = Conclusion { text: conclusion.text, ..failed };
                     } else {
-                        self.watcher.see(&Progress::Note { message: &failed.message });
+                        self.note(&failed.message);
                     }
                 }
             }
@@ -242,23 +249,19 @@ impl Session<'_> {
     }
 
     /// Records the end, removes the sandbox, and says so.
-    async fn end(self, sandbox: Option<Sandbox>, conclusion: Conclusion) -> Result<Ended, Failure> {
+    pub(super) async fn end(self, left: Left, conclusion: Conclusion) -> Result<Ended, Failure> {
         let Conclusion { cause, message, text } = conclusion;
         // The end first: should this process die while it removes, the next runner knows how the session ended and has
         // only the sandbox to remove.
-        let has_none = sandbox.is_none();
-        let recorded = self.journal.end(cause, message.clone(), has_none).await;
+        let has_none = matches!(left, Left::Nothing);
+        let last = Last { text: Some(text.clone()), detach: self.detach };
+        let recorded = self.journal.end_with(cause, message.clone(), has_none, last).await;
         let mut removed = has_none;
-        if let Some(sandbox) = sandbox
-            && !self.plan.keep
-        {
+        if !has_none && !self.keep {
             self.watcher.see(&Progress::Removing);
-            match sandbox.stop().await {
+            match self.remove(left).await {
                 Ok(()) => removed = true,
-                Err(error) => {
-                    let message = format!("the sandbox is still there: {error}; the next runner removes it");
-                    self.watcher.see(&Progress::Note { message: &message });
-                }
+                Err(error) => self.note(&format!("the sandbox is still there: {error}; the next runner removes it")),
             }
             if removed && recorded.is_ok() {
                 let (key, generation) = (self.journal.key(), self.journal.generation());
@@ -276,6 +279,14 @@ impl Session<'_> {
         recorded.map_err(|error| unrecorded(&error))?;
         Ok(Ended { cause, message })
     }
+
+    async fn remove(&self, left: Left) -> Result<(), EngineError> {
+        match left {
+            Left::Nothing => Ok(()),
+            Left::Sandbox(sandbox) => sandbox.stop().await,
+            Left::Named(name) => Sandbox::remove(&self.means.engine, &self.means.state, &self.id, &name).await,
+        }
+    }
 }
 
 /// A session that was begun ends with the code of its cause, whatever the same failure would be before one begins.
@@ -284,7 +295,7 @@ fn unrecorded(error: &StoreError) -> Failure {
 }
 
 /// The end of a session whose sandbox could not be made; nothing of it is left.
-fn not_started(error: &SandboxError) -> Conclusion {
+pub(super) fn not_started(error: &SandboxError) -> Conclusion {
     let cause = match error {
         SandboxError::Engine(error) => match engine_code(error) {
             POLICY => EndCause::Policy,

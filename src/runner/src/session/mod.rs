@@ -15,12 +15,17 @@
 //! One task owns every transition: `driver` those of the loop, `life` those around it. Each end has a cause of its
 //! own ([`journal::EndCause`]) in the journal, in `ps` and `show`, and as exit code.
 
+mod active;
+mod arriving;
 mod ask;
+pub(crate) mod begin;
 pub(crate) mod calls;
 pub mod conversation;
+pub(crate) mod drive;
 pub(crate) mod driver;
 #[cfg(test)]
 mod driver_tests;
+pub(crate) mod held;
 pub mod journal;
 pub(crate) mod life;
 pub mod owner;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 
 use super::journal::{EndCause, Journal};
 use super::owner::{self, Owner, OwnerError};
@@ -29,6 +30,12 @@ pub trait Containers: Send + Sync {
 
     /// Kills and removes a container by its id, whatever state it is in; one that is gone already is no error.
     fn remove(&self, id: &str) -> BoxFuture<'_, Result<(), EngineFailure>>;
+
+    /// Tells each time that a container with this install's token dies, until the engine goes away; without an engine
+    /// that tells, nothing.
+    fn deaths(&self) -> BoxStream<'static, ()> {
+        Box::pin(futures_util::stream::pending())
+    }
 }
 
 /// The containers of this install on a real engine.
@@ -62,6 +69,10 @@ impl Containers for OnEngine {
     fn remove(&self, id: &str) -> BoxFuture<'_, Result<(), EngineFailure>> {
         let id = id.to_owned();
         Box::pin(async move { self.engine.end(&id).await.map_err(EngineFailure::from) })
+    }
+
+    fn deaths(&self) -> BoxStream<'static, ()> {
+        Box::pin(self.engine.deaths(&self.token))
     }
 }
 

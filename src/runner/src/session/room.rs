@@ -15,10 +15,12 @@ use crate::model::{CallResult, Message, ToolCallRequest};
 const ARGS: usize = 300;
 
 /// The outputs of one session's calls, by the calls' keys.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Room {
     /// The session's id.
     session: String,
+    /// Turns before the conversation's first: it began again after them.
+    before: usize,
     /// Files of the sandbox that have the whole output of a call.
     kept: BTreeMap<String, String>,
     /// Calls whose outputs are gone from the conversation.
@@ -47,6 +49,11 @@ impl Room {
         Self { session: session.to_owned(), ..Self::default() }
     }
 
+    /// For a conversation that began again after this many turns.
+    pub(crate) fn after(session: &str, before: u32) -> Self {
+        Self { before: before as usize, ..Self::new(session) }
+    }
+
     /// Remembers where a call's whole output is, if `details` of its result name a file.
     pub(crate) fn note(&mut self, key: String, details: &Value) {
         if let Some(path) = details["kept"].as_str() {
@@ -58,7 +65,7 @@ impl Room {
     /// newest results stay: the model has not seen them yet.
     pub(crate) fn make(&mut self, messages: &mut [Message], all: bool) -> Option<Removed> {
         let mut candidates = Vec::new();
-        for (key, call, result) in old_results(&self.session, messages) {
+        for (key, call, result) in old_results(&self.session, self.before, messages) {
             if !self.removed.contains(&key) && size(result) > self.marker(&key, call, result).len() {
                 candidates.push((key, size(result)));
             }
@@ -79,13 +86,13 @@ impl Room {
     /// Removes the outputs of these calls, as [`Self::make`] did when it named them.
     pub(crate) fn remove(&mut self, messages: &mut [Message], keys: &[String]) {
         let mut markers = BTreeMap::new();
-        for (key, call, result) in old_results(&self.session, messages) {
+        for (key, call, result) in old_results(&self.session, self.before, messages) {
             if keys.contains(&key) && !self.removed.contains(&key) {
                 markers.insert(key.clone(), self.marker(&key, call, result));
             }
         }
         let session = self.session.clone();
-        for (turn, message) in results_by_turn(messages) {
+        for (turn, message) in results_by_turn(self.before, messages) {
             for (index, result) in message.iter_mut().enumerate() {
                 let key = key(&session, turn, index);
                 if let Some(marker) = markers.remove(&key) {
@@ -104,6 +111,7 @@ impl Room {
         let again = match (self.kept.get(key), result.name.as_str(), args) {
             (Some(path), _, _) => format!("all of it was kept in {path}: use read with offset"),
             (None, "write" | "edit", _) => "what it did is done: use read to see the file".to_owned(),
+            (None, "call_agent" | "wait_for_trigger" | "return_value", _) => "what it did is done".to_owned(),
             (None, "bash", _) => "run the command again if you need it and if that changes nothing".to_owned(),
             (None, name, Some(args)) => format!("if you need it, ask again: {name} {args}"),
             (None, name, None) => format!("if you need it, ask {name} again with the same arguments"),
@@ -124,12 +132,13 @@ fn size(result: &CallResult) -> usize {
 /// The results of all turns but the newest, oldest first, with their keys and what was asked.
 fn old_results<'a>(
     session: &str,
+    before: usize,
     messages: &'a [Message],
 ) -> impl Iterator<Item = (String, Option<&'a ToolCallRequest>, &'a CallResult)> {
     let last = messages.iter().rposition(|message| matches!(message, Message::Results(_))).unwrap_or(0);
     let mut calls: &[ToolCallRequest] = &[];
     let mut found = Vec::new();
-    let mut turn = 0;
+    let mut turn = before;
     for message in &messages[..last] {
         match message {
             Message::Assistant(assistant) => {
@@ -145,8 +154,8 @@ fn old_results<'a>(
 }
 
 /// The results of each turn, by its number.
-fn results_by_turn(messages: &mut [Message]) -> impl Iterator<Item = (usize, &mut Vec<CallResult>)> {
-    let mut turn = 0;
+fn results_by_turn(before: usize, messages: &mut [Message]) -> impl Iterator<Item = (usize, &mut Vec<CallResult>)> {
+    let mut turn = before;
     messages.iter_mut().filter_map(move |message| match message {
         Message::Assistant(_) => {
             turn += 1;

@@ -27,6 +27,7 @@
 mod fleet;
 mod graph;
 mod operation;
+mod poller;
 mod queue;
 mod rows;
 mod schema;

@@ -14,11 +14,12 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use super::operation::{Operation, Refusal, Verb, event_id, event_seq, event_size, unknown};
+use super::poller::Poller;
 use super::queue::{Answer, Item, Queue};
 use super::rows::{SELECT, session_of};
 use super::schema::{connect, connect_alone, prepare, translate};
 use super::verbs::{self, calls, end, inbox, locks, prune, slots, waits};
-use super::writer::{self, Clock, Poller};
+use super::writer::{self, Clock};
 use super::{
     Blob, BlobId, CallAnswer, CallRecord, CallRequest, CallsAfter, Claimed, Container, End, EventRow, Generation,
     InboxEvent, Lines, Lock, LockAnswer, NewEvent, NewInboxEvent, NewSession, OwnerId, Pruned, ReleaseAnswer,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -203,55 +203,6 @@ fn checkpoints(db: &Connection, works: &Receiver<()>, closing: &Receiver<()>) {
         }
         for mode in ["PASSIVE", "RESTART"] {
             let _ = db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
-        }
-    }
-}
-
-/// Reports changes that other processes make, and journal lines of this one, as long as somebody listens.
-pub(super) struct Poller {
-    path: PathBuf,
-    changed: watch::Sender<u64>,
-    running: Arc<Mutex<bool>>,
-}
-
-impl Poller {
-    pub(super) fn new(path: PathBuf, changed: watch::Sender<u64>) -> Poller {
-        Poller { path, changed, running: Arc::default() }
-    }
-
-    /// Adds a listener and makes sure that the thread runs.
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let receiver = self.changed.subscribe();
-        if !*running {
-            let (path, changed, flag) = (self.path.clone(), self.changed.clone(), Arc::clone(&self.running));
-            *running = std::thread::Builder::new()
-                .name("store-watch".into())
-                .spawn(move || poll(&path, &changed, &flag))
-                .is_ok();
-        }
-        receiver
-    }
-}
-
-fn poll(path: &Path, changed: &watch::Sender<u64>, running: &Mutex<bool>) {
-    const EVERY: Duration = Duration::from_millis(100);
-    let db = connect(path).ok();
-    let mut seen = None;
-    loop {
-        std::thread::sleep(EVERY);
-        // Under the lock, so that a new listener either is seen here or finds the thread gone.
-        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        if changed.receiver_count() == 0 {
-            *running = false;
-            return;
-        }
-        drop(running);
-        let version = db.as_ref().and_then(|db| super::schema::pragma(db, "data_version").ok());
-        // Without an answer the listeners look for themselves.
-        if version.is_none() || version != seen {
-            changed.send_modify(|changes| *changes += 1);
-            seen = version;
         }
     }
 }

@@ -14,6 +14,12 @@ pub trait Hands {
 
     /// The shell of commands, when it is not bash.
     fn other_shell(&self) -> Option<String>;
+
+    /// Says that the result of this call is in the journal: the hands need not keep it any longer.
+    fn forget(&self, key: &str);
+
+    /// From here on, a call whose caller goes away is not cancelled: the next runner takes it up.
+    fn let_go(&self);
 }
 
 impl Hands for Sandbox {
@@ -29,5 +35,13 @@ impl Hands for Sandbox {
         let shell = self.facts().shell.as_ref()?;
         let is_bash = shell.rsplit('/').next() == Some("bash");
         (!is_bash).then(|| shell.clone())
+    }
+
+    fn forget(&self, key: &str) {
+        Sandbox::forget(self, key);
+    }
+
+    fn let_go(&self) {
+        Sandbox::let_go(self);
     }
 }

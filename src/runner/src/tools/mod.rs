@@ -322,6 +322,12 @@ impl Registry {
         self.tools.iter().map(|entry| entry.tool.name()).collect()
     }
 
+    /// When a call of this tool is made in its turn.
+    pub fn order(&self, name: &str) -> Order {
+        let found = self.tools.iter().find(|entry| entry.tool.name() == name);
+        found.map_or(Order::AtOnce, |entry| entry.tool.order())
+    }
+
     /// Finds the tool and checks the arguments; numbers given as strings become numbers (T-1).
     ///
     /// # Errors
@@ -357,11 +363,6 @@ impl Ready<'_> {
     /// True when the call may change something.
     pub fn has_effects(&self) -> bool {
         self.tool.has_effects()
-    }
-
-    /// When the call is made in its turn.
-    pub fn order(&self) -> Order {
-        self.tool.order()
     }
 
     /// Makes a call of a tool that needs no fleet.

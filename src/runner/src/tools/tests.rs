@@ -40,6 +40,10 @@ impl Hands for Scripted {
     fn other_shell(&self) -> Option<String> {
         self.shell.map(str::to_owned)
     }
+
+    fn forget(&self, _: &str) {}
+
+    fn let_go(&self) {}
 }
 
 pub(crate) fn reply(outcome: Outcome, payload: impl Into<Vec<u8>>) -> Reply {

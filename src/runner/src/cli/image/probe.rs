@@ -11,7 +11,7 @@ use crate::cli::tool::Work;
 use crate::cli::{means, signals};
 use crate::exit::Failure;
 use crate::project::Project;
-use crate::session::journal::{EndCause, Started};
+use crate::session::journal::EndCause;
 use crate::session::life::{Plan, live};
 
 /// The command.
@@ -98,8 +98,7 @@ pub(super) async fn ask(reference: &str) -> Result<Found, Failure> {
         keep: false,
         copy_in: Vec::new(),
         copy_out: Vec::new(),
-        images: false,
-        started: Started { trigger: json!({"type": "image check"}), ..Started::default() },
+        trigger: json!({"type": "image check"}),
     };
     let mut answer = None;
     let ended = live(&means, plan, &Notes, &interrupt, async |caller, limits| {

@@ -8,10 +8,12 @@ use std::{
 use bollard::{
     models::{ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum},
     query_parameters::{
-        CreateContainerOptions, InspectContainerOptions, KillContainerOptions, ListContainersOptions,
+        CreateContainerOptions, EventsOptions, InspectContainerOptions, KillContainerOptions, ListContainersOptions,
         RemoveContainerOptions, StartContainerOptions,
     },
 };
+use futures_util::future::ready;
+use futures_util::{Stream, StreamExt};
 use tokio::time::sleep;
 
 use super::{
@@ -133,10 +135,16 @@ impl Engine {
         })
     }
 
-    /// Freezes a container.
-    #[cfg(test)]
+    /// Freezes a container. An engine may fail here after it froze it; what it is doing then [`Engine::inspect`] says.
     pub(crate) async fn pause(&self, id: &str) -> Result<(), EngineError> {
-        Engine::call("pause the container", self.deadlines.act, self.docker.pause_container(id)).await
+        let answer = self.docker.pause_container(id);
+        Engine::call("pause the container", self.deadlines.act, answer).await.map_err(|error| absent(error, id))
+    }
+
+    /// Thaws a container. Its processes go on before the engine answers.
+    pub(crate) async fn unpause(&self, id: &str) -> Result<(), EngineError> {
+        let answer = self.docker.unpause_container(id);
+        Engine::call("unpause the container", self.deadlines.act, answer).await.map_err(|error| absent(error, id))
     }
 
     /// Kills PID 1 of a container, paused or not; one that does not run or does not exist is fine.
@@ -179,6 +187,18 @@ impl Engine {
     /// Lists the containers that carry this install token. Whether one is ours its recorded name decides.
     pub async fn list_by_token(&self, token: &str) -> Result<Vec<Listed>, EngineError> {
         self.list(&format!("{LABEL_TOKEN}={token}")).await
+    }
+
+    /// Tells each time that a container with this install token dies; ends when the engine goes away.
+    pub(crate) fn deaths(&self, token: &str) -> impl Stream<Item = ()> + Send + use<> {
+        let filters = HashMap::from([
+            ("type".to_owned(), vec!["container".to_owned()]),
+            ("event".to_owned(), vec!["die".to_owned()]),
+            ("label".to_owned(), vec![format!("{LABEL_TOKEN}={token}")]),
+        ]);
+        let options = EventsOptions { filters: Some(filters), ..EventsOptions::default() };
+        // A failure ends it, like an engine that goes away.
+        self.docker.events(Some(options)).take_while(|event| ready(event.is_ok())).map(drop)
     }
 
     /// The first ids of the blocks that sandboxes of anyone on this engine have.

@@ -1,5 +1,6 @@
 //! Waits for the end of one control call, with the caller's cancel and the host's own deadline.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -65,7 +66,7 @@ impl<'a> Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.armed {
+        if self.armed && !self.shared.let_go.load(Ordering::Relaxed) {
             self.shared.cancel(self.key);
         }
         self.shared.lock().running.remove(self.key);
