@@ -6,6 +6,7 @@
 
 use std::error::Error;
 
+use crate::dispatch::seat::SeatError;
 use crate::model::OpenError;
 use crate::project::ProjectError;
 use crate::sandbox::engine::EngineError;
@@ -84,6 +85,12 @@ impl From<StateError> for Failure {
 
 impl From<OwnerError> for Failure {
     fn from(error: OwnerError) -> Self {
+        Self::new(USAGE, &error)
+    }
+}
+
+impl From<SeatError> for Failure {
+    fn from(error: SeatError) -> Self {
         Self::new(USAGE, &error)
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::dispatch::seat::SeatError;
 use crate::exit::store_code;
 use crate::sandbox::engine::EngineError;
 use crate::session::journal::JournalError;
@@ -139,6 +140,9 @@ pub enum RecordsError {
     /// A journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Who serves a project.
+    #[error(transparent)]
+    Seat(#[from] SeatError),
     /// The owners' files.
     #[error(transparent)]
     Owner(#[from] OwnerError),
@@ -160,7 +164,7 @@ impl RecordsError {
     /// The exit code for it: 2 when what was asked for or set up is wrong, 3 for the engine, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            RecordsError::State(_) | RecordsError::Owner(_) => 2,
+            RecordsError::State(_) | RecordsError::Owner(_) | RecordsError::Seat(_) => 2,
             RecordsError::Store(error) | RecordsError::Journal(JournalError::Store(error)) => store_code(error),
             RecordsError::Engine(_)
             | RecordsError::LeftBehind(_)

@@ -18,6 +18,10 @@ const PANICS: u32 = 2;
 
 /// A driver at work on a session.
 pub(super) struct Member {
+    /// Id of the session.
+    session: String,
+    /// The root of its call tree.
+    root: SessionKey,
     /// Tell it to stop.
     pub(super) signals: Signals,
     /// Cancelled when it has let go of the session.
@@ -40,7 +44,7 @@ impl<D: Drive + 'static> Dispatch<D> {
             // Before the claim: what changes from here on is looked at again.
             changes.mark_unchanged();
             let mut pause = None;
-            if self.working() {
+            if self.mode.get() != Mode::Leaving {
                 match self.fill().await {
                     Ok(()) => failures = 0,
                     Err(error) => {
@@ -63,7 +67,7 @@ impl<D: Drive + 'static> Dispatch<D> {
     }
 
     async fn fill(self: &Rc<Self>) -> Result<(), StoreError> {
-        while self.working() {
+        while self.mode.get() != Mode::Leaving {
             let scope = self.scope.borrow().clone();
             let (owner, container) = (self.ground.owner.id().clone(), random_hex());
             let (project, slots) = (self.orders.project.clone(), self.orders.slots.clone());
@@ -89,7 +93,8 @@ impl<D: Drive + 'static> Dispatch<D> {
             signals.leave.cancel();
         }
         let gone = CancellationToken::new();
-        let member = Member { signals: signals.clone(), gone: gone.clone() };
+        let member =
+            Member { session: session.id.clone(), root: session.root, signals: signals.clone(), gone: gone.clone() };
         let former = self.crew.borrow_mut().insert(session.key, member);
         let dispatch = Rc::clone(self);
         tokio::task::spawn_local(async move {
@@ -183,6 +188,21 @@ impl<D: Drive + 'static> Dispatch<D> {
     /// True when a driver of this process is at the session.
     pub(super) fn drives(&self, key: SessionKey) -> bool {
         self.crew.borrow().contains_key(&key)
+    }
+
+    /// How many drivers are at work.
+    pub(crate) fn at_work(&self) -> usize {
+        self.crew.borrow().len()
+    }
+
+    /// The roots of the call trees that drivers of this process are at.
+    pub(super) fn trees_at_work(&self) -> Vec<SessionKey> {
+        self.crew.borrow().values().map(|member| member.root).collect()
+    }
+
+    /// Ids of the sessions that drivers of this process are at.
+    pub(crate) fn driven(&self) -> Vec<String> {
+        self.crew.borrow().values().map(|member| member.session.clone()).collect()
     }
 
     /// Adds a call tree to those that it takes.

@@ -1,11 +1,9 @@
 //! Ends of sessions that nobody drives: queued, waiting or woken ones that are stopped or whose container is gone.
 
-use std::rc::Rc;
-
-use super::{Dispatch, Drive, complain};
+use super::{Dispatch, Drive, back_off, complain};
 use crate::session::journal::{EndCause, Ended, Event};
 use crate::session::recovery::{self, FoundContainer};
-use crate::store::{CallsAfter, End, Seat, Session, SessionState, StoreError};
+use crate::store::{CallsAfter, End, Seat, Session, SessionState, StopHow, StoreError};
 
 /// Where a session stands that has no driver.
 pub(crate) trait Undriven {
@@ -99,15 +97,20 @@ impl<D: Drive + 'static> Dispatch<D> {
 }
 
 impl<D: Drive + 'static> Dispatch<D> {
-    /// Interrupts a call tree: its drivers here are told, and what nobody drives is ended.
-    pub(crate) async fn interrupt_tree(self: &Rc<Self>, live: &[Session]) {
-        for session in live {
-            if !self.interrupt(session.key)
-                && session.is_undriven()
-                && let Err(error) =
-                    self.end(session, EndCause::Interrupted, "Ctrl-C or a signal ended it".to_owned()).await
-            {
+    /// Interrupts live sessions of a call tree: drivers here are told, those of other processes are asked to stop by `who`,
+    /// and what nobody drives is ended.
+    pub(crate) async fn interrupt_tree(&self, live: &[Session], who: &str) {
+        for session in live.iter().filter(|session| !self.interrupt(session.key)) {
+            let done = if session.is_undriven() {
+                self.end(session, EndCause::Interrupted, "Ctrl-C or a signal ended it".to_owned()).await
+            } else if session.stop_requested_by.is_some() {
+                Ok(())
+            } else {
+                self.store().request_stop(session.key, who.to_owned(), StopHow::Orderly).await
+            };
+            if let Err(error) = done {
                 complain("end an interrupted session", &error);
+                tokio::time::sleep(back_off(1)).await;
             }
         }
     }

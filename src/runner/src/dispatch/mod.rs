@@ -22,6 +22,7 @@ mod crew;
 mod ends;
 mod retention;
 mod schedule;
+pub mod seat;
 mod tick;
 mod wakes;
 
@@ -48,7 +49,6 @@ use crate::state::State;
 use crate::store::{NewEvent, NewSession, Scope, Session, SessionKey, Slots, Store, StoreError};
 
 pub(crate) use ends::Undriven;
-pub(crate) use wakes::match_events;
 
 /// Drives claimed sessions; tests put a scripted one in its place.
 pub(crate) trait Drive {
@@ -115,7 +115,7 @@ pub(crate) type Begin = Box<dyn Fn(&str, Value) -> Result<(NewSession, NewEvent)
 enum Mode {
     /// It takes what may go on.
     Working,
-    /// It takes nothing more, and is done when its drivers are.
+    /// It takes no new call tree, and is done when its drivers are.
     Draining,
     /// Its drivers are leaving their sessions to the next runner.
     Leaving,
@@ -160,10 +160,12 @@ impl<D: Drive + 'static> Dispatch<D> {
         }
     }
 
-    /// Takes no new work; [`Dispatch::run`] returns when the drivers are done.
+    /// Takes no new work but what the call trees at work need to come to their ends; [`Dispatch::run`] returns when the
+    /// drivers are done.
     pub(crate) fn drain(&self) {
-        if self.mode.get() == Mode::Working {
+        if self.working() {
             self.mode.set(Mode::Draining);
+            *self.scope.borrow_mut() = Scope::Trees(self.trees_at_work());
         }
         self.nudge.notify_one();
     }

@@ -11,13 +11,11 @@ use tokio::time::sleep;
 
 use super::tick::Ticks;
 use super::{Dispatch, Drive, complain};
+use crate::fleet::events::SCHEDULE;
 use crate::store::{NewInboxEvent, SessionFilter, SessionState, Status, StoreError};
 
 /// Longest time between two looks at the clock, which somebody may set.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
-
-/// The source of what the inbox tells of schedules.
-pub(super) const SOURCE: &str = "schedule";
 
 impl<D: Drive + 'static> Dispatch<D> {
     /// Starts agents when their ticks come.
@@ -97,9 +95,9 @@ impl<D: Drive + 'static> Dispatch<D> {
         tracing::warn!(agent, at, reason, message, "a tick of its schedule is skipped");
         let event = NewInboxEvent {
             project: self.orders.project.clone(),
-            source: SOURCE.to_owned(),
+            source: SCHEDULE.to_owned(),
             event: "skipped".to_owned(),
-            fields: json!({"source": SOURCE, "event": "skipped", "agent": agent, "at": at, "reason": reason, "message": message}),
+            fields: json!({"source": SCHEDULE, "event": "skipped", "agent": agent, "at": at, "reason": reason, "message": message}),
             raw: Value::Null,
         };
         // Nobody waits for it: it is matched with nothing.

@@ -1,4 +1,4 @@
-//! Events from outside: what they look like to a filter.
+//! Events from outside: what they look like to a filter, and whom they wake.
 //!
 //! Each provider's payload is normalised to the same fields, as far as it has them: `source`, `provider`, `event`,
 //! `action`, `repo`, `org`, `number`, `title`, `url`, `author`, `assignee`, `labels`, `branch`, `sender` and a few more.
@@ -6,8 +6,13 @@
 
 use serde_json::{Map, Value, json};
 
+use super::index::WaitIndex;
+use crate::crash;
 use crate::project::{WebhookProvider, WebhookSource};
-use crate::store::NewInboxEvent;
+use crate::store::{NewInboxEvent, Store, StoreError};
+
+/// The source of what the inbox tells of schedules; it wakes nobody.
+pub const SCHEDULE: &str = "schedule";
 
 /// An event of a project's source, ready to be kept.
 pub fn incoming(project: &str, source: &WebhookSource, event: &str, raw: Value) -> NewInboxEvent {
@@ -18,6 +23,34 @@ pub fn incoming(project: &str, source: &WebhookSource, event: &str, raw: Value) 
         fields: fields(source, event, &raw),
         raw,
     }
+}
+
+/// Matches every event of a project that nobody has matched yet, and wakes whom it concerns (S-WAIT-9); returns the ids
+/// of the sessions that were woken.
+///
+/// Any number of processes may do this at once: which of them wakes a session is decided in the store.
+pub async fn deliver(store: &dyn Store, project: &str, index: &mut WaitIndex) -> Result<Vec<String>, StoreError> {
+    let events = store.unmatched(project.to_owned()).await?;
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Now, and not before the events were read: a wait that began in between has to be found.
+    index.refresh(store, project).await?;
+    let mut woken = Vec::new();
+    for event in events {
+        // What the inbox tells of schedules is for people.
+        let waits = match event.source.as_str() {
+            SCHEDULE => Vec::new(),
+            source => index.matching(source, &event.event, &event.fields, &event.raw),
+        };
+        crash::point("events.matched");
+        let sessions = store.wake(event.id, waits).await?;
+        for session in &sessions {
+            index.remove(session);
+        }
+        woken.extend(sessions);
+    }
+    Ok(woken)
 }
 
 /// The normalised fields of a payload.

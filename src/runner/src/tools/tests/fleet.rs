@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::{Among, Context, Finish, Note, Noter, Order, Registry, Said, ToolResult};
 use super::{Arc, CancellationToken, Scripted, run, session};
-use crate::fleet::{Member, Newcomers, NoNewcomer, Rules, WaitIndex, events};
+use crate::fleet::index::WaitIndex;
+use crate::fleet::{Member, Newcomers, NoNewcomer, Rules, events};
 use crate::project::{WebhookProvider, WebhookSource};
 use crate::store::{Generation, Lock, NewEvent, NewSession, OwnerId, Place, Seat, SessionKey, SqliteStore, Store};
 
@@ -273,16 +274,13 @@ async fn a_wait_is_woken_once() {
     assert!(lines.len() == 1 && lines[0].0 == "note" && lines[0].1.starts_with("Suspended"), "{lines:?}");
     assert!(lines[0].1.contains("push from github, ours, repo = a/b") && lines[0].1.contains("active_ms: 77"));
 
-    let mut index = WaitIndex::default();
+    let mut index = WaitIndex::new();
     for repo in ["x/y", "a/b", "a/b"] {
         fleet.store.accept(events::incoming("/p", &source, "push", push(repo))).await.unwrap();
     }
-    let mut woken = Vec::new();
-    for event in fleet.store.unmatched("/p".to_owned()).await.unwrap() {
-        index.refresh(&*fleet.store, "/p").await.unwrap();
-        woken.extend(fleet.store.wake(event.id, index.matching(&event)).await.unwrap());
-    }
-    assert_eq!(woken, ["s1"]);
+    assert_eq!(events::deliver(&*fleet.store, "/p", &mut index).await.unwrap(), ["s1"]);
+    assert!(index.is_empty(), "the index forgets whom it has woken");
+    assert!(events::deliver(&*fleet.store, "/p", &mut index).await.unwrap().is_empty());
     let woke: Vec<usize> = fleet
         .store
         .inbox("/p".to_owned(), 9)
