@@ -21,6 +21,7 @@ mod search;
 mod shell;
 mod start;
 mod store;
+mod suspend;
 mod waits;
 
 use std::fs;
@@ -32,7 +33,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 23] = [
+const FIGURES: [&str; 25] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -51,6 +52,8 @@ const FIGURES: [&str; 23] = [
     "grep_big",
     "grep_small",
     "find_big",
+    "suspend",
+    "resume",
     "match_waits",
     "match_waits_hot",
     "lock_pairs",
@@ -111,6 +114,8 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "grep_big" => search::grep_big(&place).await,
             "grep_small" => search::grep_small(&place).await,
             "find_big" => search::find_big(&place).await,
+            "suspend" => suspend::suspend(&place).await,
+            "resume" => suspend::resume(&place).await,
             "match_waits" => waits::of_a_thousand(&place).await,
             "match_waits_hot" => waits::of_one(&place).await,
             "lock_pairs" => store::lock_pairs(&place).await,

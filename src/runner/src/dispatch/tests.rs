@@ -11,6 +11,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
 use super::*;
+use crate::session::life::Ended;
 use crate::session::journal::{EndCause, Event, Started};
 use crate::session::recovery::{self, EngineFailure, FoundContainer};
 use crate::store::{

@@ -39,6 +39,8 @@ mod writer;
 mod contract;
 #[cfg(test)]
 pub(crate) mod faults;
+#[cfg(test)]
+mod kills;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -3,6 +3,8 @@
 mod calls;
 mod inbox;
 mod locks;
+mod model;
+mod properties;
 mod prune;
 mod sessions;
 mod slots;
@@ -59,6 +61,11 @@ macro_rules! contract {
                     $topic::$case($place::new()).await;
                 })*
             })*
+
+            #[test]
+            fn a_fleet_is_as_its_model() {
+                super::properties::a_fleet_is_as_its_model::<super::$place>();
+            }
         }
     };
 }
