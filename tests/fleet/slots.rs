@@ -13,7 +13,8 @@ fn turns(gate: &Gate) -> Value {
 #[test]
 fn scale_bounds_an_agent() {
     let (one, two) = (Gate::new(), Gate::new());
-    let agents = [("one", "", turns(&one)), ("two", "scale = 2", turns(&two)), ("resting", "scale = 0", json!([say("x")]))];
+    let agents =
+        [("one", "", turns(&one)), ("two", "scale = 2", turns(&two)), ("resting", "scale = 0", json!([say("x")]))];
     let place = Place::fleet("", &agents);
     let daemon = place.serve();
     for agent in ["one", "one", "two", "two", "two"] {

@@ -11,8 +11,8 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
 use super::*;
-use crate::session::life::Ended;
 use crate::session::journal::{EndCause, Event, Started};
+use crate::session::life::Ended;
 use crate::session::recovery::{self, EngineFailure, FoundContainer};
 use crate::store::{
     CallsAfter, Container, End, InboxEvent, Lines, NewInboxEvent, Place, Seat, SessionState, SqliteStore, StopHow,
