@@ -9,6 +9,7 @@ mod place;
 mod stats;
 
 mod commits;
+mod daemon;
 mod edit;
 mod journal;
 mod link;
@@ -21,7 +22,10 @@ mod search;
 mod shell;
 mod start;
 mod store;
+mod suspend;
+mod waiting;
 mod waits;
+mod wake;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +36,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 23] = [
+const FIGURES: [&str; 30] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -51,11 +55,18 @@ const FIGURES: [&str; 23] = [
     "grep_big",
     "grep_small",
     "find_big",
+    "suspend",
+    "resume",
+    "wake",
+    "waiting_cpu",
+    "waiting_rss",
     "match_waits",
     "match_waits_hot",
     "lock_pairs",
     "journal_appends",
     "journal_stall",
+    "startup",
+    "admission",
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -85,6 +96,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
+    let mut waiting = waiting::Measured::default();
     for name in FIGURES {
         if only.is_some_and(|only| only != name) {
             continue;
@@ -111,6 +123,14 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "grep_big" => search::grep_big(&place).await,
             "grep_small" => search::grep_small(&place).await,
             "find_big" => search::find_big(&place).await,
+            "suspend" => suspend::suspend(&place).await,
+            "resume" => suspend::resume(&place).await,
+            "wake" => wake::wake(&place).await,
+            name @ ("waiting_cpu" | "waiting_rss" | "startup") => match waiting.take(name) {
+                Some(figure) => Ok(figure),
+                None => waiting.measure(&place, name).await,
+            },
+            "admission" => wake::admission(&place).await,
             "match_waits" => waits::of_a_thousand(&place).await,
             "match_waits_hot" => waits::of_one(&place).await,
             "lock_pairs" => store::lock_pairs(&place).await,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use runner::store::{
-    self, Generation, Lines, LockAnswer, NewEvent, NewSession, OwnerId, ReleaseAnswer, Seat, SqliteStore, Store,
+    Generation, Lines, LockAnswer, NewEvent, NewSession, OwnerId, ReleaseAnswer, Seat, SqliteStore, Store,
 };
 
 use super::commits::{Commits, Durable, Rows};
@@ -30,20 +30,25 @@ async fn sessions(place: &Place) -> anyhow::Result<(Arc<dyn Store>, Vec<Seat>)> 
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(place.state().root())?);
     let mut seats = Vec::new();
     for _ in 0..SESSIONS {
-        let session = NewSession {
-            id: uuid::Uuid::now_v7().to_string(),
-            project: "bench".to_owned(),
-            agent: "bench".to_owned(),
-            owner: OwnerId { id: "bench".to_owned(), host: place.state().token().to_owned() },
-            container: None,
-            keep: false,
-            place: store::Place::default(),
-        };
-        let started = NewEvent { kind: "started".into(), body: "{}".to_owned(), ..NewEvent::default() };
-        let key = store.create_session(session, started).await?;
-        seats.push(Seat { key, generation: Generation::FIRST });
+        seats.push(session(place, &*store).await?);
     }
     Ok((store, seats))
+}
+
+/// A new session, which is active.
+pub(crate) async fn session(place: &Place, store: &dyn Store) -> anyhow::Result<Seat> {
+    let session = NewSession {
+        id: uuid::Uuid::now_v7().to_string(),
+        project: "bench".to_owned(),
+        agent: "bench".to_owned(),
+        owner: OwnerId { id: "bench".to_owned(), host: place.state().token().to_owned() },
+        container: None,
+        keep: false,
+        place: runner::store::Place::default(),
+    };
+    let started = NewEvent { kind: "started".into(), body: "{}".to_owned(), ..NewEvent::default() };
+    let key = store.create_session(session, started).await?;
+    Ok(Seat { key, generation: Generation::FIRST })
 }
 
 /// Acquire and release with their journal lines, against a lock's row and a line, and its removal and a line.

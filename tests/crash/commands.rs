@@ -67,4 +67,5 @@ points! { dies_at;
     accept_after = "commit.accept.after",
     wake_before = "commit.wake.before",
     wake_after = "commit.wake.after",
+    events_matched = "events.matched",
 }

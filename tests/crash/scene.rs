@@ -27,6 +27,7 @@ pub(super) fn place(scale: u32) -> Place {
             &json!({"type": "agent_trigger", "source_agent": "child", "timeout": "10m"})
         ),
         wait("event", &json!({"repo": "acme/${task}"}), "10m"),
+        call("checked", "check_call", &json!({"call_id": "${child.call_id}"})),
         bash("read", "cat /tmp/n 2>&1"),
         call("free", "release_lock", &json!({"resource_key": "lock://scene/${task}"})),
         say("done with ${task}"),
@@ -144,6 +145,7 @@ fn root_is_right(place: &Place, session: &str) -> i64 {
         &place.answer(session, "event"),
         &json!({"type": "webhook", "repo": format!("acme/{}", task.as_str().expect("a text"))}),
     );
+    has(&place.answer(session, "checked"), &json!({"status": "completed"}));
     has(&place.answer(session, "free"), &json!({"released": true}));
     assert_eq!(place.kinds(session, "status"), 1, "its status was set once");
     lock["fencing_token"].as_i64().expect("a number")

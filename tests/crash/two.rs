@@ -95,6 +95,23 @@ fn a_wake_is_not_lost_in_a_crash() {
     daemon.stop().exits(0);
 }
 
+/// A deadline fires although the runner died at it.
+#[test]
+fn a_deadline_is_not_lost_in_a_crash() {
+    for point in ["commit.expire_waits.before", "commit.expire_waits.after"] {
+        let turns = json!([crate::harness::script::wait("w", &json!({}), "1s"), say("done")]);
+        let place = Place::fleet("", &[("waits", "", turns)]);
+        let session = place.detach("waits");
+        assert!(place.serve_until(point).dies(|| !place.listed("ps").is_empty()), "{point}");
+        let daemon = place.serve();
+        assert_eq!(place.ended(&session), "done", "{point}");
+        assert!(place.failure(&session, "w").0);
+        assert_eq!(place.answers(&session).len(), 1);
+        place.assert_nothing_left();
+        daemon.stop().exits(0);
+    }
+}
+
 /// bug 41: a session that has ended is over: nobody resumes it, and a start with its id is a new one.
 #[test]
 fn an_ended_session_stays_ended() {

@@ -47,12 +47,12 @@ fn refusals_have_reasons() {
     let parent = json!([
         call_agent("self", "parent"),
         call_agent("unknown", "nobody"),
-        call_agent("off", "off"),
+        call_agent("off", "resting"),
         call_agent("one", "child"),
         say("done"),
     ]);
     let child = json!([call_agent("back", "parent"), say("done")]);
-    let agents = [("parent", "", parent), ("child", "", child), ("off", "scale = 0", json!([say("never")]))];
+    let agents = [("parent", "", parent), ("child", "", child), ("resting", "scale = 0", json!([say("never")]))];
     let place = Place::fleet("", &agents);
     let daemon = place.serve();
     let session = place.detach("parent");
@@ -60,13 +60,13 @@ fn refusals_have_reasons() {
     has(&place.answer(&session, "self"), &json!({"reason": "self_call"}));
     let unknown = place.answer(&session, "unknown");
     has(&unknown, &json!({"reason": "unknown_agent"}));
-    for name in ["child", "off", "parent", "worker"] {
+    for name in ["child", "resting", "parent", "worker"] {
         assert!(unknown.to_string().contains(name), "the known names: {unknown}");
     }
     has(&place.answer(&session, "off"), &json!({"reason": "disabled"}));
     place.all_ended();
     has(&place.answer(&place.session_of("child"), "back"), &json!({"reason": "cycle"}));
-    assert_eq!(place.sessions_of("off"), Vec::<String>::new());
+    assert_eq!(place.sessions_of("resting"), Vec::<String>::new());
     place.assert_nothing_left();
     daemon.stop().exits(0);
 }

@@ -40,6 +40,7 @@ fn a_drain_ends_what_runs_and_takes_nothing_new() {
     let (first, second) = (place.detach("works"), place.detach("works"));
     gate.reached();
     let drain = Session::of(place.command(["serve", "--drain"]));
+    until("it was asked to finish", || daemon.said().contains("finishing"));
     gate.open();
     drain.end().exits(0);
     daemon.end().exits(0);

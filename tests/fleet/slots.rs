@@ -13,7 +13,8 @@ fn turns(gate: &Gate) -> Value {
 #[test]
 fn scale_bounds_an_agent() {
     let (one, two) = (Gate::new(), Gate::new());
-    let agents = [("one", "", turns(&one)), ("two", "scale = 2", turns(&two)), ("off", "scale = 0", json!([say("x")]))];
+    let agents =
+        [("one", "", turns(&one)), ("two", "scale = 2", turns(&two)), ("resting", "scale = 0", json!([say("x")]))];
     let place = Place::fleet("", &agents);
     let daemon = place.serve();
     for agent in ["one", "one", "two", "two", "two"] {
@@ -21,7 +22,7 @@ fn scale_bounds_an_agent() {
     }
     until("as many as may work do", || (one.waiting(), two.waiting()) == (1, 2));
     assert_eq!(place.listed("queue").len(), 2);
-    let refused = place.run(["start", "--agent", "off", "--detach"]);
+    let refused = place.run(["start", "--agent", "resting", "--detach"]);
     refused.exits(2).complains("scale");
     for _ in 0..2 {
         until("the next ones work", || one.waiting() > 0 || two.waiting() > 0);

@@ -12,7 +12,7 @@ use super::host::until;
 use super::place::{Place, Ran};
 
 /// What `serve` says when it takes work.
-const READY: &str = "ready";
+const READY: &str = "serving ";
 
 /// A running `runner serve`. What it says goes into files, so that nobody has to read for it to go on.
 pub(crate) struct Daemon {

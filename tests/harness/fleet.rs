@@ -125,7 +125,13 @@ impl Place {
     /// Waits until a session waits and its container is paused.
     #[track_caller]
     pub(crate) fn waiting(&self, session: &str) {
-        until(&format!("{session} waits"), || self.kinds(session, "suspended") > self.kinds(session, "resumed"));
+        until(&format!("{session} waits"), || {
+            let last = self
+                .events(session)
+                .into_iter()
+                .rfind(|event| ["suspended", "resumed", "ended"].iter().any(|kind| event["kind"] == *kind));
+            last.is_some_and(|event| event["kind"] == "suspended")
+        });
         until(&format!("{session} is paused"), || self.is_paused(session));
     }
 

@@ -73,15 +73,15 @@ impl Drive for Sessions {
                 Some(watched) if watched.root != session.root => {
                     let message = format!("took over session {} of {}: its runner had died", session.id, session.agent);
                     watched.screen.see(&Progress::Note { message: &message });
-                    return drive::drive(&means, &project, session, &Notes, &signals).await;
+                    return Box::pin(drive::drive(&means, &project, session, &Notes, &signals)).await;
                 }
-                _ => return drive::drive(&means, &project, session, &Notes, &signals).await,
+                _ => return Box::pin(drive::drive(&means, &project, session, &Notes, &signals)).await,
             };
             let (id, key) = (session.id.clone(), session.key);
             if let Some(wait) = means.store.wait_of(key).await? {
                 screen.see(&Progress::Resumed { session: &id, by: &waiting::woken(&wait) });
             }
-            let outcome = drive::drive(&means, &project, session, &*screen, &signals).await?;
+            let outcome = Box::pin(drive::drive(&means, &project, session, &*screen, &signals)).await?;
             if outcome == Outcome::Suspended
                 && let Some(wait) = means.store.wait_of(key).await?
             {

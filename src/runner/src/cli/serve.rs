@@ -5,7 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +47,9 @@ pub struct ServeArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// The signal that asks a process that serves to finish.
+const DRAIN: Signal = Signal::SIGUSR1;
 
 /// How often whoever waits for the end of another process looks.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
@@ -89,15 +96,23 @@ async fn serve(
     if args.drain {
         dispatch.drain();
     }
+    let failed = |error: std::io::Error| Failure::new(1, &error);
+    let mut drains = signal(SignalKind::from_raw(DRAIN as i32)).map_err(failed)?;
     ready(args, &project, seat, taken_up)?;
     let mut running = {
         let dispatch = Rc::clone(&dispatch);
         tokio::task::spawn_local(async move { dispatch.run().await })
     };
     let bug = |error: tokio::task::JoinError| Failure::new(crate::exit::BUG, &error);
-    tokio::select! {
-        done = &mut running => return done.map_err(bug),
-        () = leave.cancelled() => {}
+    loop {
+        tokio::select! {
+            done = &mut running => return done.map_err(bug),
+            () = leave.cancelled() => break,
+            Some(()) = drains.recv() => {
+                tracing::info!(sessions = dispatch.at_work(), "finishing; no new work is taken");
+                dispatch.drain();
+            }
+        }
     }
     tracing::info!(sessions = dispatch.at_work(), "leaving; the next runner goes on with its sessions");
     dispatch.leave();
@@ -149,6 +164,13 @@ async fn engine(leave: &CancellationToken) -> Option<Engine> {
 
 /// Asks the process that serves the project to finish, and waits until it has.
 async fn drain_other(state: &State, project: &str) -> Result<u8, Failure> {
+    if let Some(pid) = seat::served_by(state, project)? {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap_or_default());
+        // It may be gone by now.
+        kill(pid, DRAIN).or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) }).map_err(|errno| {
+            Failure { code: 1, message: format!("cannot signal process {pid}: {errno}"), hint: None }
+        })?;
+    }
     while seat::is_served(state, project)? {
         tokio::time::sleep(LOOK_AFTER).await;
     }

@@ -3,7 +3,7 @@
 use super::{Dispatch, Drive, back_off, complain};
 use crate::session::journal::{EndCause, Ended, Event};
 use crate::session::recovery::{self, FoundContainer};
-use crate::store::{CallsAfter, End, Seat, Session, SessionState, StopHow, StoreError};
+use crate::store::{CallsAfter, End, Seat, Session, SessionState, StopHow, StopRequest, StoreError};
 
 /// True when nobody drives it, because it waits for a slot or a trigger.
 fn is_undriven(session: &Session) -> bool {
@@ -41,8 +41,17 @@ impl<D: Drive + 'static> Dispatch<D> {
     /// Ends those of these sessions that somebody wants to stop and nobody drives.
     pub(super) async fn stop_undriven(&self, live: &[Session]) -> Result<(), StoreError> {
         for session in live.iter().filter(|session| is_undriven(session) && !self.drives(session.key)) {
-            if let Some(by) = &session.stop_requested_by {
-                self.end(session, EndCause::Stopped, format!("stopped by {by}")).await?;
+            if session.stop_requested_by.is_none() {
+                continue;
+            }
+            match self.store().stop_requested(session.key).await? {
+                Some(StopRequest { by, how: StopHow::Orderly }) => {
+                    self.end(session, EndCause::Stopped, format!("stopped by {by}")).await?;
+                }
+                Some(StopRequest { by, how: StopHow::Kill }) => {
+                    self.end(session, EndCause::Killed, format!("killed by {by}")).await?;
+                }
+                None => {}
             }
         }
         Ok(())

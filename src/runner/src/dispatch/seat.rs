@@ -72,7 +72,7 @@ impl Seat {
                 // Somebody may only be looking, for a moment.
                 Errno::EWOULDBLOCK if !is_served(state, project)? => {}
                 Errno::EWOULDBLOCK => {
-                    let pid = open(&path, false).ok().and_then(pid);
+                    let pid = served_by(state, project)?;
                     return Err(SeatError::Taken { project: project.to_owned(), pid });
                 }
                 errno => return Err(failed("lock")(errno.into())),
@@ -109,6 +109,12 @@ pub fn is_served(state: &State, project: &str) -> Result<bool, SeatError> {
     }
 }
 
+/// The process that serves the project, as it wrote when it began; none when nobody does.
+pub fn served_by(state: &State, project: &str) -> Result<Option<u32>, SeatError> {
+    let path = folder(state, project).join("lock");
+    Ok(if is_served(state, project)? { open(&path, false).ok().and_then(pid) } else { None })
+}
+
 fn open(path: &Path, create: bool) -> io::Result<File> {
     // A named pipe in its place would otherwise never open.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW;
@@ -137,6 +143,7 @@ mod tests {
         assert!(!is_served(&state, "/p").unwrap());
         let seat = Seat::claim(&state, "/p").unwrap();
         assert!(is_served(&state, "/p").unwrap() && !is_served(&state, "/q").unwrap());
+        assert_eq!(served_by(&state, "/p").unwrap(), Some(std::process::id()));
         let error = Seat::claim(&state, "/p").unwrap_err().to_string();
         let pid = std::process::id();
         assert!(error.starts_with(&format!("/p is served already by process {pid}; ")), "{error}");

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::session::journal::{EndCause, Event, Started};
+use crate::session::life::Ended;
 use crate::session::recovery::{self, EngineFailure, FoundContainer};
 use crate::store::{
     CallsAfter, Container, End, InboxEvent, Lines, NewInboxEvent, Place, Seat, SessionState, SqliteStore, StopHow,

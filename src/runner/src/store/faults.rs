@@ -49,10 +49,7 @@ async fn child() {
                     store.append_later(key, FIRST, line(&n.to_string())).await;
                 }
             }
-            store
-                .end_session(Seat { key: key, generation: FIRST }, done(), CallsAfter::GoOn, line("end"))
-                .await
-                .unwrap();
+            store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("end")).await.unwrap();
         }
         ("take", id) => {
             let store = open(&folder);
@@ -173,7 +170,7 @@ async fn a_full_disk_is_named_and_survived() {
     let store = open(disk.path());
     assert_eq!(store.events(key, 0, usize::MAX).await.unwrap().len(), before);
     store.append(key, FIRST, line(&body)).await.unwrap();
-    store.end_session(Seat { key: key, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
+    store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
     drop(store);
     assert_eq!(integrity(disk.path()), "ok");
 

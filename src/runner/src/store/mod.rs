@@ -26,6 +26,7 @@
 
 mod fleet;
 mod graph;
+mod migrations;
 mod operation;
 mod poller;
 mod queue;

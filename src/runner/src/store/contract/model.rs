@@ -25,7 +25,6 @@ pub(super) struct Entry {
 pub(super) struct ModelWait {
     pub(super) hook: bool,
     pub(super) agent: Option<usize>,
-    pub(super) position: usize,
     pub(super) deadline: i64,
     pub(super) woken: Option<Wake>,
 }
@@ -228,14 +227,14 @@ impl Model {
         Some(call)
     }
 
-    pub(super) fn suspend(&mut self, n: usize, hook: bool, agent: Option<usize>, position: usize, timeout: i64) {
+    pub(super) fn suspend(&mut self, n: usize, hook: bool, agent: Option<usize>, timeout: i64) {
         let deadline = self.now + timeout;
         let tick = self.tick();
         let entry = &mut self.sessions[n];
         entry.state = SessionState::Waiting;
         entry.overcommit = false;
         entry.woken_at = tick;
-        entry.wait = Some(ModelWait { hook, agent, position, deadline, woken: None });
+        entry.wait = Some(ModelWait { hook, agent, deadline, woken: None });
     }
 
     pub(super) fn wake(&mut self, n: usize, by: Wake) {

@@ -145,7 +145,7 @@ impl<P: Place> Pair<P> {
             }
             Step::WaitAgent(who, source) => {
                 let Some(n) = self.pick(who) else { return };
-                let request = WaitRequest { timeout: 50, ..wait(agent(source.map(|a| AGENTS[a]), json!({}))) };
+                let request = WaitRequest { timeout: 50, ..wait(agent(source.map(|a| AGENTS[a]), &json!({}))) };
                 match store.wait(self.seats[n], request, told()).await.unwrap() {
                     WaitAnswer::Now(trigger) => {
                         let call = self.model.take_result(n, source).expect("a result");
@@ -153,7 +153,7 @@ impl<P: Place> Pair<P> {
                     }
                     WaitAnswer::Suspended { .. } => {
                         assert_eq!(self.model.take_result(n, source), None);
-                        self.model.suspend(n, false, source, 0, 50);
+                        self.model.suspend(n, false, source, 50);
                     }
                     WaitAnswer::TooMany(_) => panic!("few sessions"),
                 }
@@ -162,14 +162,14 @@ impl<P: Place> Pair<P> {
                 let Some(n) = self.pick(who) else { return };
                 let position = self.events.len().saturating_sub(back);
                 let since = if position == 0 { 0 } else { self.events[position - 1] };
-                let request = WaitRequest { since, timeout: 50, ..wait(webhook(&[], None, json!({}))) };
+                let request = WaitRequest { since, timeout: 50, ..wait(webhook(&[], None, &json!({}))) };
                 let there = (position..self.events.len()).find(|event| !self.model.events[*event].contains(&n));
                 match (store.wait(self.seats[n], request, told()).await.unwrap(), there) {
                     (WaitAnswer::Now(trigger), Some(event)) => {
                         assert_eq!(trigger["number"], event);
                         self.model.events[event].insert(n);
                     }
-                    (WaitAnswer::Suspended { .. }, None) => self.model.suspend(n, true, None, position, 50),
+                    (WaitAnswer::Suspended { .. }, None) => self.model.suspend(n, true, None, 50),
                     other => panic!("{other:?}"),
                 }
             }
@@ -185,7 +185,9 @@ impl<P: Place> Pair<P> {
                 late.sort_unstable();
                 let ids: Vec<_> = late.iter().map(|(_, _, n)| self.model.sessions[*n].id.clone()).collect();
                 assert_eq!(store.expire_waits("/p".into()).await, Ok(ids));
-                late.iter().for_each(|(_, _, n)| self.model.wake(*n, Wake::Timeout));
+                for (_, _, n) in late {
+                    self.model.wake(n, Wake::Timeout);
+                }
             }
             Step::End(who, well) => {
                 // Any that lives: whoever waits or is queued may be stopped.
@@ -274,7 +276,9 @@ impl<P: Place> Pair<P> {
         assert_eq!(self.fleet.store.wake(id, waits.clone()).await, Ok(ids));
         assert_eq!(self.fleet.store.wake(id, waits).await, Ok(vec![]));
         self.model.events.push(woken.iter().copied().collect());
-        woken.into_iter().for_each(|n| self.model.wake(n, Wake::Event(self.events.len() - 1)));
+        for n in woken {
+            self.model.wake(n, Wake::Event(self.events.len() - 1));
+        }
     }
 
     /// What is true after every step.

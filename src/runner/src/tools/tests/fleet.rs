@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::{Among, Context, Finish, Note, Noter, Order, Registry, Said, ToolResult};
 use super::{Arc, CancellationToken, Scripted, run, session};
-use crate::fleet::{Member, Newcomers, NoNewcomer, Rules, WaitIndex, events};
+use crate::fleet::WaitIndex;
+use crate::fleet::{Member, Newcomers, NoNewcomer, Rules, events};
 use crate::project::{WebhookProvider, WebhookSource};
 use crate::store::{Generation, Lock, NewEvent, NewSession, OwnerId, Place, Seat, SessionKey, SqliteStore, Store};
 
@@ -277,12 +278,8 @@ async fn a_wait_is_woken_once() {
     for repo in ["x/y", "a/b", "a/b"] {
         fleet.store.accept(events::incoming("/p", &source, "push", push(repo))).await.unwrap();
     }
-    let mut woken = Vec::new();
-    for event in fleet.store.unmatched("/p".to_owned()).await.unwrap() {
-        index.refresh(&*fleet.store, "/p").await.unwrap();
-        woken.extend(fleet.store.wake(event.id, index.matching(&event)).await.unwrap());
-    }
-    assert_eq!(woken, ["s1"]);
+    assert_eq!(events::deliver(&*fleet.store, "/p", &mut index).await.unwrap(), ["s1"]);
+    assert!(events::deliver(&*fleet.store, "/p", &mut index).await.unwrap().is_empty());
     let woke: Vec<usize> = fleet
         .store
         .inbox("/p".to_owned(), 9)
