@@ -1,8 +1,8 @@
 //! The CLI's end of the control API.
 
-use std::io;
+use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{self, Body, Bytes};
 use axum::http::{Method, Request, StatusCode, header};
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::MAX_EVENT;
 use super::control::NewStart;
 use super::events::{Emitted, NewEmit};
 use super::fleet::Whom;
@@ -26,6 +27,9 @@ use crate::state::State;
 
 /// How long an answer may take: what is asked for is a few rows of the store, which may be busy.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// When a socket is looked at again whose backlog is full.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// Most bytes of an answer.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
@@ -116,20 +120,25 @@ impl Client {
     }
 
     async fn request(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> Result<Bytes, Failure> {
+        let body = match body {
+            Some(body) => serde_json::to_vec(body).map_err(|error| self.broken(&error.to_string()))?,
+            None => Vec::new(),
+        };
+        // Whoever is refused while it still sends may not hear why.
+        if body.len() > MAX_EVENT {
+            let what = format!("{} bytes are too many for one request", body.len());
+            return Err(Failure::usage(what, format!("at most {} MiB are taken", MAX_EVENT >> 20)));
+        }
         let Some(stream) = self.connect().await? else {
             return Err(self.failure("nobody serves it any more", "start `runner serve` again"));
         };
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
-        let body = match body {
-            Some(body) => Body::from(serde_json::to_vec(body).map_err(|error| self.broken(&error.to_string()))?),
-            None => Body::empty(),
-        };
         let request = Request::builder()
             .method(method)
             .uri(format!("/api/v1{path}"))
             .header(header::HOST, "runner")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(body)
+            .body(Body::from(body))
             .map_err(|error| self.broken(&error.to_string()))?;
         let (status, answer) = match timeout(self.deadline, exchange(stream, request)).await {
             Ok(Ok(answered)) => answered,
@@ -150,10 +159,20 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Option<UnixStream>, Failure> {
-        let connected = timeout(self.deadline, socket::connect(&self.folder)).await;
-        connected
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            .map_err(|error| self.failure(&format!("cannot connect to {}: {error}", self.folder.display()), ""))
+        let since = Instant::now();
+        loop {
+            match socket::connect(&self.folder).await {
+                // Its backlog is full.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && since.elapsed() < self.deadline => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => {
+                    let what = format!("cannot connect to the control socket in {}: {error}", self.folder.display());
+                    return Err(Failure { code: 1, message: what, hint: None });
+                }
+                Ok(connected) => return Ok(connected),
+            }
+        }
     }
 
     fn broken(&self, why: &str) -> Failure {
@@ -164,8 +183,7 @@ impl Client {
     }
 
     fn failure(&self, what: &str, hint: &str) -> Failure {
-        let message = format!("{}: {what}", self.project);
-        Failure { code: 1, message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+        Failure { code: 1, message: format!("{}: {what}", self.project), hint: Some(hint.to_owned()) }
     }
 }
 

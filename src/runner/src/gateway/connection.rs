@@ -16,20 +16,33 @@ use tokio_util::sync::CancellationToken;
 /// Most connections at once; others wait in the socket's backlog.
 const MAX_CONNECTIONS: usize = 128;
 
-/// Until a request's head is there; whoever sends it is on this machine.
-const HEAD: Duration = Duration::from_secs(2);
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadlines {
+    /// Until a request's head is there.
+    pub(super) head: Duration,
+    /// From the first byte of a request to the last one of its answer.
+    pub(super) whole: Duration,
+    /// What requests that have begun are given at the end.
+    pub(super) grace: Duration,
+}
 
-/// From the first byte of a request to the last one of its answer.
-const WHOLE: Duration = Duration::from_secs(60);
-
-/// What requests that have begun are given at the end.
-const GRACE: Duration = Duration::from_secs(5);
+impl Deadlines {
+    /// Whoever asks is on this machine, and what is asked for is a few rows of the store.
+    pub(super) const USUAL: Self =
+        Self { head: Duration::from_secs(2), whole: Duration::from_secs(60), grace: Duration::from_secs(5) };
+}
 
 /// Most bytes of a request's head.
 const MAX_HEAD: usize = 16 * 1024;
 
 /// Accepts connections until `shutdown`, and returns when those that were accepted are done.
-pub(super) async fn accept(listener: UnixListener, router: Router, shutdown: impl Future<Output = ()>) {
+pub(super) async fn accept(
+    listener: UnixListener,
+    router: Router,
+    deadlines: Deadlines,
+    shutdown: impl Future<Output = ()>,
+) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let closing = CancellationToken::new();
     let mut connections = JoinSet::new();
@@ -48,7 +61,7 @@ pub(super) async fn accept(listener: UnixListener, router: Router, shutdown: imp
             Ok((stream, _)) if is_ours(&stream) => {
                 let (router, closing) = (router.clone(), closing.clone());
                 connections.spawn(async move {
-                    converse(stream, router, closing).await;
+                    converse(stream, router, deadlines, closing).await;
                     drop(place);
                 });
             }
@@ -63,7 +76,7 @@ pub(super) async fn accept(listener: UnixListener, router: Router, shutdown: imp
     drop(listener);
     closing.cancel();
     let rest = async { while connections.join_next().await.is_some() {} };
-    if timeout(GRACE, rest).await.is_err() {
+    if timeout(deadlines.grace, rest).await.is_err() {
         tracing::warn!("requests to the control socket were cut off: they took too long");
     }
 }
@@ -74,10 +87,10 @@ fn is_ours(stream: &UnixStream) -> bool {
 }
 
 /// Answers the one request of a connection.
-async fn converse(stream: UnixStream, router: Router, closing: CancellationToken) {
+async fn converse(stream: UnixStream, router: Router, deadlines: Deadlines, closing: CancellationToken) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(deadlines.head)
         .max_buf_size(MAX_HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
@@ -89,9 +102,11 @@ async fn converse(stream: UnixStream, router: Router, closing: CancellationToken
         }
         connection.await
     };
-    match timeout(WHOLE, whole).await {
+    match timeout(deadlines.whole, whole).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection to the control socket"),
-        Err(_) => tracing::warn!("closed a connection to the control socket that took longer than {WHOLE:?}"),
+        Err(_) => {
+            tracing::warn!("closed a connection to the control socket that took longer than {:?}", deadlines.whole)
+        }
     }
 }

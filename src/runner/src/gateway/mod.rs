@@ -14,6 +14,9 @@ mod sessions;
 mod socket;
 mod views;
 
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +32,8 @@ use utoipa_axum::routes;
 use crate::fleet::WaitIndex;
 use crate::project::Project;
 use crate::store::{Session, Store, StoreError};
+
+use connection::Deadlines;
 
 pub use client::Client;
 pub use control::{Control, CopyIn, CopyOut, NewStart};
@@ -50,10 +55,21 @@ pub async fn serve(
     project: Project,
     shutdown: impl Future<Output = ()>,
 ) {
+    serve_within(Deadlines::USUAL, listener, control, store, project, shutdown).await;
+}
+
+async fn serve_within(
+    deadlines: Deadlines,
+    listener: UnixListener,
+    control: Rc<dyn Control>,
+    store: Arc<dyn Store>,
+    project: Project,
+    shutdown: impl Future<Output = ()>,
+) {
     let (desk, orders) = control::desk();
     let house = House { path: project.root.display().to_string(), store, project, desk, index: Mutex::default() };
     tokio::select! {
-        () = connection::accept(listener, router(house), shutdown) => {}
+        () = connection::accept(listener, router(house), deadlines, shutdown) => {}
         // Ends when nobody can ask any more.
         () = control::answer(&*control, orders) => {}
     }
