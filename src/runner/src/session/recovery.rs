@@ -117,7 +117,8 @@ pub enum RecoveryError {
     Engine(#[source] EngineFailure),
 }
 
-/// Finds sessions that nobody drives any more and nobody can go on with (they hold no slot of a fleet), removes their containers and folders, and records their end.
+/// Finds sessions that nobody drives any more and nobody can go on with, removes their containers and folders, and
+/// records their end.
 pub async fn recover(
     store: &Arc<dyn Store>,
     state: &State,
@@ -130,9 +131,7 @@ pub async fn recover(
     let filter = SessionFilter { status: Status::Unfinished, ..SessionFilter::default() };
     let mut lost = Vec::new();
     for session in store.sessions(filter).await? {
-        // One that takes part in its project's fleet goes on, driven by whoever serves the project next.
-        let goes_on = session.slotted && session.end.is_none();
-        if !goes_on && !owner::is_alive(state, &session.owner)? {
+        if !goes_on(&session) && !owner::is_alive(state, &session.owner)? {
             lost.push(session);
         }
     }
@@ -196,6 +195,11 @@ pub async fn recover_session(
     let session = Session { keep: false, ..session.clone() };
     recover_one(store, state, me, containers, &found, &session, &mut done).await?;
     Ok(Some(done))
+}
+
+/// True when the session takes part in its project's fleet: whoever serves the project next goes on with it.
+pub fn goes_on(session: &Session) -> bool {
+    session.slotted && session.end.is_none()
 }
 
 /// True when nothing of the session is left to do.
