@@ -89,8 +89,14 @@ struct House {
 impl House {
     /// Finds a session of this project.
     async fn session(&self, id: &str) -> Result<Session, StoreError> {
-        let session = self.store.session(id).await?;
-        if session.project == self.path { Ok(session) } else { Err(StoreError::UnknownSession { id: id.to_owned() }) }
+        // Every session begins with nothing.
+        if !id.is_empty() {
+            let session = self.store.session(id).await?;
+            if session.project == self.path {
+                return Ok(session);
+            }
+        }
+        Err(StoreError::UnknownSession { id: id.to_owned() })
     }
 }
 

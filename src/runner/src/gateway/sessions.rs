@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::House;
 use super::control::NewStart;
 use super::refusal::{self, Refusal, Refused};
-use super::views::{self, Journal, Sessions};
+use super::views::{Journal, SessionView, Sessions};
 use crate::store::{self, SessionFilter, StopHow};
 
 /// Most sessions of an answer, unless fewer are asked for.
@@ -76,11 +76,11 @@ pub(super) async fn list(
 
 /// Shows a session.
 #[utoipa::path(get, path = "/sessions/{id}", params(("id" = String, Path, description = "Its id, or a unique part of it")),
-    responses((status = 200, body = views::Session), (status = "default", body = Refused)))]
+    responses((status = 200, body = SessionView), (status = "default", body = Refused)))]
 pub(super) async fn show(
     State(house): State<Arc<House>>,
     Path(id): Path<String>,
-) -> Result<Json<views::Session>, Refusal> {
+) -> Result<Json<SessionView>, Refusal> {
     Ok(Json(house.session(&id).await?.into()))
 }
 
@@ -113,26 +113,26 @@ pub(super) async fn journal(
 /// Asks a session to end: its calls are cancelled, what it has is copied out.
 #[utoipa::path(post, path = "/sessions/{id}/stop",
     params(("id" = String, Path, description = "The session's id, or a unique part of it")),
-    responses((status = 202, body = views::Session), (status = "default", body = Refused)))]
+    responses((status = 202, body = SessionView), (status = "default", body = Refused)))]
 pub(super) async fn stop(
     State(house): State<Arc<House>>,
     Path(id): Path<String>,
-) -> Result<(StatusCode, Json<views::Session>), Refusal> {
+) -> Result<(StatusCode, Json<SessionView>), Refusal> {
     end(&house, &id, StopHow::Orderly).await
 }
 
 /// Ends a session and its whole call tree at once.
 #[utoipa::path(post, path = "/sessions/{id}/kill",
     params(("id" = String, Path, description = "The session's id, or a unique part of it")),
-    responses((status = 202, body = views::Session), (status = "default", body = Refused)))]
+    responses((status = 202, body = SessionView), (status = "default", body = Refused)))]
 pub(super) async fn kill(
     State(house): State<Arc<House>>,
     Path(id): Path<String>,
-) -> Result<(StatusCode, Json<views::Session>), Refusal> {
+) -> Result<(StatusCode, Json<SessionView>), Refusal> {
     end(&house, &id, StopHow::Kill).await
 }
 
-async fn end(house: &House, id: &str, how: StopHow) -> Result<(StatusCode, Json<views::Session>), Refusal> {
+async fn end(house: &House, id: &str, how: StopHow) -> Result<(StatusCode, Json<SessionView>), Refusal> {
     let session = house.session(id).await?;
     house.store.request_stop(session.key, who(), how).await?;
     house.desk.nudge().await?;

@@ -56,10 +56,12 @@ pub fn bind(seat: &Seat) -> Result<UnixListener, SocketError> {
 
 /// Connects to the control socket in a seat's folder; none when nobody listens.
 pub(super) async fn connect(folder: &Path) -> io::Result<Option<UnixStream>> {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
     let connected = async { UnixStream::connect(&Short::of(folder)?.path).await }.await;
     match connected {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        // Reset: it was closed with us in its backlog.
+        Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset) => Ok(None),
         Err(error) => Err(error),
     }
 }

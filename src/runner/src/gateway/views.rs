@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::store::{CallRecord, CallStatus, EventRow, InboxEvent, Lock, SessionState, Wait};
+use crate::store::{CallRecord, CallStatus, EventRow, InboxEvent, Lock, Session, SessionState, Wait};
 
 /// Who serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -19,7 +19,7 @@ pub struct Health {
 
 /// A session.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Session {
+pub(super) struct SessionView {
     session: String,
     agent: String,
     project: String,
@@ -43,8 +43,8 @@ pub(super) struct Session {
     message: Option<String>,
 }
 
-impl From<crate::store::Session> for Session {
-    fn from(session: crate::store::Session) -> Self {
+impl From<Session> for SessionView {
+    fn from(session: Session) -> Self {
         let (end, ended_at) = session.end.unzip();
         let (cause, exit_code, message) = match end {
             Some(end) => (Some(end.cause), Some(end.exit_code), Some(end.message)),
@@ -84,7 +84,7 @@ fn state(state: SessionState) -> &'static str {
 /// Some sessions, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sessions {
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<SessionView>,
 }
 
 /// A line of a session's journal.
@@ -114,7 +114,7 @@ pub(super) struct Journal {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Queue {
     /// Woken ones first, then the oldest.
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<SessionView>,
     /// The whole project is paused.
     pub(super) paused: bool,
     pub(super) paused_agents: Vec<String>,

@@ -34,7 +34,10 @@ async fn ids_are_no_paths_and_no_patterns() {
                 assert_eq!((status, &answer["code"]), (404, &json!(2)), "{id}{rest}: {answer}");
             }
         }
-        for path in ["/sessions/../health", "/sessions//events", "/nonsense", "/../../etc/passwd"] {
+        for path in ["/sessions//stop", "/sessions//kill"] {
+            assert_eq!(stage.ask("POST", path, "").await.0, 404, "{path}");
+        }
+        for path in ["/sessions/../health", "/sessions//events", "/sessions/", "/nonsense", "/../../etc/passwd"] {
             assert_eq!(stage.ask("GET", path, "").await.0, 404, "{path}");
         }
         let (status, answer) = stage.ask("GET", "/sessions/%ff", "").await;

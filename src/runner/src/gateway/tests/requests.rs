@@ -26,9 +26,9 @@ async fn a_session_is_started_listed_shown_and_read() {
             sessions.iter().map(|session| session["session"].as_str().unwrap().to_owned()).collect()
         };
         assert_eq!(ids(&stage.get("/sessions").await), [other.id.clone(), id.clone()]);
-        assert_eq!(ids(&stage.get("/sessions?agent=a").await), [id.clone()]);
-        assert_eq!(ids(&stage.get(&format!("/sessions?tree={}", other.id)).await), [other.id.clone()]);
-        assert_eq!(ids(&stage.get("/sessions?all=true&limit=1").await), [other.id.clone()]);
+        assert_eq!(ids(&stage.get("/sessions?agent=a").await), std::slice::from_ref(&id));
+        assert_eq!(ids(&stage.get(&format!("/sessions?tree={}", other.id)).await), std::slice::from_ref(&other.id));
+        assert_eq!(ids(&stage.get("/sessions?all=true&limit=1").await), std::slice::from_ref(&other.id));
         assert_eq!(ids(&stage.get("/queue").await), [id.clone(), other.id.clone()]);
 
         let shown = stage.get(&format!("/sessions/{}", &id[24..])).await;
@@ -98,7 +98,7 @@ async fn an_event_wakes_whom_it_concerns_and_says_so() {
             payload: json!({"action": "opened", "repository": {"full_name": "us/one"}}),
         };
         let emitted = client.emit(&event("github")).await.unwrap();
-        assert_eq!(emitted.woke, [one.id.clone()]);
+        assert_eq!(emitted.woke, std::slice::from_ref(&one.id));
         // A second one finds nobody.
         let again = client.emit(&event("github")).await.unwrap();
         assert!(again.id > emitted.id && again.woke.is_empty());
