@@ -10,7 +10,7 @@ ONLY ?=
 # The model of examples/config.toml that thinks in `make demo-work MODEL=…`; its script when empty.
 MODEL ?=
 
-.PHONY: help demo demo-work test soak check bench fuzz doc promises clean
+.PHONY: help demo demo-work demo-fleet test soak check bench fuzz doc promises clean
 
 help: ## Lists the verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -21,6 +21,9 @@ demo: ## Sets the machine up, builds, and lets an agent work in a real container
 demo-work: ## Lets an agent mend a small repository with git and python3, and hand out its patch
 	@MODEL=$(MODEL) .ci/demo-work
 
+demo-fleet: ## Lets two agents work together, kills the daemon in the middle, and shows that nothing is lost
+	@.ci/demo-fleet
+
 test: ## Tests everything against a real engine, as root, and a part of it as a user of the docker group
 	@.ci/test
 
@@ -30,7 +33,7 @@ soak: ## Runs the tests with many more rounds (hours)
 check: ## Checks format, lints, documentation, licences, promises and the scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features runner/crash --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@.ci/deny
 	@.ci/architecture

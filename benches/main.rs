@@ -8,6 +8,8 @@ mod floor;
 mod place;
 mod stats;
 
+mod commits;
+mod daemon;
 mod edit;
 mod journal;
 mod link;
@@ -19,6 +21,11 @@ mod provider;
 mod search;
 mod shell;
 mod start;
+mod store;
+mod suspend;
+mod waiting;
+mod waits;
+mod wake;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +36,7 @@ use place::Place;
 use stats::Figure;
 
 /// Every figure with its measurement, in the order of the README's table.
-const FIGURES: [&str; 18] = [
+const FIGURES: [&str; 30] = [
     "link_ping",
     "read_1k",
     "read_1m",
@@ -48,6 +55,18 @@ const FIGURES: [&str; 18] = [
     "grep_big",
     "grep_small",
     "find_big",
+    "suspend",
+    "resume",
+    "wake",
+    "waiting_cpu",
+    "waiting_rss",
+    "match_waits",
+    "match_waits_hot",
+    "lock_pairs",
+    "journal_appends",
+    "journal_stall",
+    "startup",
+    "admission",
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -77,6 +96,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
+    let mut waiting = waiting::Measured::default();
     for name in FIGURES {
         if only.is_some_and(|only| only != name) {
             continue;
@@ -102,7 +122,20 @@ async fn measure(only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
             "model_loop" => models::turn(&place).await,
             "grep_big" => search::grep_big(&place).await,
             "grep_small" => search::grep_small(&place).await,
-            _ => search::find_big(&place).await,
+            "find_big" => search::find_big(&place).await,
+            "suspend" => suspend::suspend(&place).await,
+            "resume" => suspend::resume(&place).await,
+            "wake" => wake::wake(&place).await,
+            name @ ("waiting_cpu" | "waiting_rss" | "startup") => match waiting.take(name) {
+                Some(figure) => Ok(figure),
+                None => waiting.measure(&place, name).await,
+            },
+            "admission" => wake::admission(&place).await,
+            "match_waits" => waits::of_a_thousand(&place).await,
+            "match_waits_hot" => waits::of_one(&place).await,
+            "lock_pairs" => store::lock_pairs(&place).await,
+            "journal_appends" => store::journal_appends(&place).await,
+            _ => store::journal_stall(&place).await,
         };
         figures.push(figure.with_context(|| format!("measuring {name}"))?);
     }

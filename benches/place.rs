@@ -51,10 +51,20 @@ impl Place {
 
     /// Starts a sandbox of an image, with limits.
     pub(crate) async fn sandbox_of(&self, image: &str, wanted: &Wanted) -> anyhow::Result<Sandbox> {
+        Ok(Sandbox::start(&self.engine, &self.state, self.order(image, wanted)?).await?)
+    }
+
+    /// Starts a sandbox that is taken up again by its order.
+    pub(crate) async fn sandbox_and_order(&self) -> anyhow::Result<(Sandbox, Order)> {
+        let order = self.order("runner/minimal", &Wanted::default())?;
+        Ok((Sandbox::start(&self.engine, &self.state, order.clone()).await?, order))
+    }
+
+    fn order(&self, image: &str, wanted: &Wanted) -> anyhow::Result<Order> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("{error}"))?;
         let session = uuid::Uuid::now_v7().to_string();
-        let order = Order {
+        Ok(Order {
             session,
             name: format!("runner-bench-{}", hex::encode(random)),
             image: image.to_owned(),
@@ -63,8 +73,7 @@ impl Place {
             runtime: None,
             orphan_grace: 600,
             agent: self.agent(),
-        };
-        Ok(Sandbox::start(&self.engine, &self.state, order).await?)
+        })
     }
 }
 

@@ -27,7 +27,14 @@ pub(crate) enum Rule {
     Dribble,
     /// The connection is closed.
     HangUp,
+    /// It is answered with 500 and goes no further.
+    Fail,
+    /// It is passed on, and answered with 500 when the engine has done it.
+    FailAfter,
 }
+
+/// What an engine says that does not know what happened to it.
+const FAILURE: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{\"message\":\"sorry\"}";
 
 /// The socket, until it is dropped.
 pub(crate) struct Relay {
@@ -139,6 +146,19 @@ fn serve(mut client: UnixStream, state: &Mutex<State>) -> std::io::Result<()> {
                 client.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")?;
                 bytes.drain(..end);
                 meet();
+            }
+            Some(Rule::Fail) => {
+                client.write_all(FAILURE)?;
+                bytes.drain(..end);
+                meet();
+            }
+            Some(Rule::FailAfter) => {
+                let mut engine = UnixStream::connect(socket())?;
+                engine.write_all(&bytes)?;
+                engine.read_exact(&mut [0; 12])?;
+                client.write_all(FAILURE)?;
+                meet();
+                return Ok(());
             }
             Some(Rule::HangUp) => {
                 meet();

@@ -3,6 +3,9 @@
 //! `RUNNER_CRASH_AT=name` dies at the first pass of the point `name`, `RUNNER_CRASH_AT=name:3` at the third. Without the
 //! cargo feature `crash`, which only the tests' build has, a point is nothing.
 
+#[cfg(all(feature = "crash", not(debug_assertions)))]
+compile_error!("crash points are for debug builds: leave the feature `crash` out of a release");
+
 /// Dies here if this is the point that was asked for.
 #[cfg(not(feature = "crash"))]
 #[inline]

@@ -9,7 +9,7 @@ use super::table::{self, Style};
 use crate::observe::sanitise;
 use crate::session::journal::{self, Event, JournalError};
 use crate::session::owner;
-use crate::store::EventRow;
+use crate::store::{EventRow, SessionState};
 
 /// Arguments of `runner logs`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -17,7 +17,9 @@ use crate::store::EventRow;
 Examples:
   runner logs last --full
   runner logs --follow 5c1e09d7
-  runner logs last --json | jq 'select(.kind == \"tool_finished\").body.cause'")]
+  runner logs last --json | jq 'select(.kind == \"tool_finished\").body.cause'
+
+A follower stays through waits, and while nobody drives the session, until it has ended.")]
 pub struct LogsArgs {
     /// The session's id, a unique beginning or end of it, or `last`
     pub session: String,
@@ -48,12 +50,12 @@ async fn print(records: &Records, args: &LogsArgs, style: Style, out: &mut dyn W
     let mut changes = records.store.watch();
     let session = records.meant(&args.session).await?;
     let (id, key) = (session.id, session.key);
-    let mut after = 0;
+    let (mut after, mut deserted) = (0, false);
     loop {
         changes.mark_unchanged();
         // Read before the lines: what was written before the end is printed before we stop.
         let session = records.store.session(&id).await?;
-        let alive = session.end.is_none() && owner::is_alive(&records.state, &session.owner)?;
+        let dead = session.state == SessionState::Active && !owner::is_alive(&records.state, &session.owner)?;
         loop {
             let rows = records.store.events(key, after, PAGE).await?;
             for row in &rows {
@@ -68,11 +70,16 @@ async fn print(records: &Records, args: &LogsArgs, style: Style, out: &mut dyn W
         if !args.follow || session.end.is_some() {
             return Ok(0);
         }
-        if !alive {
+        if dead && !session.slotted {
             let note = format!("its runner died; `runner stop {id}` cleans up");
             writeln!(io::stderr(), "{}", sanitise::line(&note))?;
             return Ok(1);
         }
+        if dead && !deserted {
+            let note = format!("its runner died; `runner serve` or `runner resume {id}` goes on with it");
+            writeln!(io::stderr(), "{}", sanitise::line(&note))?;
+        }
+        deserted = dead;
         // Either way we look again.
         let _ = tokio::time::timeout(LOOK_AFTER, changes.changed()).await;
     }

@@ -1,32 +1,44 @@
 //! What people type. One file a subcommand; below this room nobody sees the command line.
 
 mod agent;
+pub mod calls;
 pub mod completions;
 mod copies;
 pub mod doctor;
+mod driving;
+pub mod emit;
 mod follow;
 pub mod image;
 pub mod init;
+pub mod kill;
+pub mod locks;
 pub mod logs;
 mod means;
 pub mod new;
 mod output;
+mod overview;
+pub mod pause;
 pub mod progress;
 pub mod ps;
+pub mod queue;
 mod recording;
 pub mod records;
 pub mod render;
+pub mod resume;
+pub mod serve;
 pub mod show;
 mod signals;
 mod speech;
 pub mod start;
 pub mod stop;
+mod surroundings;
 pub mod table;
 pub mod tool;
 pub mod tools;
 mod unique;
 pub mod validate;
 mod waiting;
+pub mod waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -73,6 +85,10 @@ Environment:
 pub enum Command {
     /// Run an agent from its first turn to its end
     Start(start::StartArgs),
+    /// Go on with a session that nobody drives, and follow it
+    Resume(resume::ResumeArgs),
+    /// Drive a project's sessions: queue, schedules, waits
+    Serve(serve::ServeArgs),
     /// Make tool calls in a fresh sandbox, without a model
     Tool(tool::ToolArgs),
     /// List the tools and their schemas
@@ -85,6 +101,23 @@ pub enum Command {
     Logs(logs::LogsArgs),
     /// Stop sessions
     Stop(stop::StopArgs),
+    /// End sessions at once, with all that they called
+    Kill(kill::KillArgs),
+    /// List the sessions that wait for a slot
+    Queue(queue::QueueArgs),
+    /// List the locks that are held
+    Locks(locks::LocksArgs),
+    /// List the sessions that wait for a trigger
+    Waits(waits::WaitsArgs),
+    /// List the calls between agents that have no answer yet
+    Calls(calls::CallsArgs),
+    /// Give a project an event from outside
+    #[command(subcommand, after_help = emit::AFTER)]
+    Emit(emit::EmitCommand),
+    /// Start no new session of an agent, or of the project
+    Pause(pause::PauseArgs),
+    /// Start sessions again
+    Unpause(pause::UnpauseArgs),
     /// Make, list, check and remove images
     #[command(subcommand, after_help = image::AFTER)]
     Image(image::ImageCommand),
@@ -174,7 +207,11 @@ fn without_numbers(message: &str) -> String {
 
 impl From<RecordsError> for Failure {
     fn from(error: RecordsError) -> Self {
-        Self::new(error.exit_code(), &error)
+        let hint = match &error {
+            RecordsError::Project(error) => error.hint(),
+            _ => None,
+        };
+        Self { hint, ..Self::new(error.exit_code(), &error) }
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use crate::dispatch::seat::SeatError;
 use crate::exit::store_code;
+use crate::project::ProjectError;
 use crate::sandbox::engine::EngineError;
 use crate::session::journal::JournalError;
 use crate::session::owner::{self, OwnerError};
 use crate::session::recovery::RecoveryError;
 use crate::state::{State, StateError};
-use crate::store::{Session, SessionFilter, SqliteStore, Store, StoreError};
+use crate::store::{Session, SessionFilter, SessionState, SqliteStore, Store, StoreError, Wait};
 
 /// The state directory and the store in it.
 pub(crate) struct Records {
@@ -42,21 +43,34 @@ impl Records {
         newest.into_iter().next().ok_or_else(|| StoreError::UnknownSession { id: asked.to_owned() })
     }
 
-    /// What the session is doing, in a word or two.
-    pub(crate) fn condition(&self, session: &Session) -> Result<Condition, RecordsError> {
-        Ok(match &session.end {
-            Some((end, _)) => {
-                let remains = match end.sandbox_removed {
-                    true => Remains::Nothing,
-                    false if session.keep => Remains::Kept,
-                    false if owner::is_alive(&self.state, &session.owner)? => Remains::BeingRemoved,
-                    false => Remains::LeftBehind,
-                };
-                Condition::Ended { cause: end.cause.clone(), failed: end.exit_code != 0, remains }
+    /// What the session is doing, in a few words; `wait` is what it waits for, or did until it was woken.
+    pub(crate) fn condition(&self, session: &Session, wait: Option<&Wait>) -> Result<Condition, RecordsError> {
+        let alive = || owner::is_alive(&self.state, &session.owner);
+        if let Some((end, _)) = &session.end {
+            let remains = match end.sandbox_removed {
+                true => Remains::Nothing,
+                false if session.keep => Remains::Kept,
+                false if alive()? => Remains::BeingRemoved,
+                false => Remains::LeftBehind,
+            };
+            return Ok(Condition::Ended { cause: end.cause.clone(), failed: end.exit_code != 0, remains });
+        }
+        if session.state == SessionState::Active && !alive()? {
+            return Ok(Condition::RunnerDied);
+        }
+        if session.stop_requested_by.is_some() {
+            return Ok(Condition::Stopping);
+        }
+        let has_container = session.container.as_ref().is_some_and(|container| container.id.is_some());
+        Ok(match (session.state, wait) {
+            (SessionState::Queued, _) => Condition::Queued,
+            (SessionState::Waiting, Some(Wait { woken: None, words, paused, .. })) => {
+                Condition::Waiting { words: words.clone(), paused: *paused }
             }
-            None if !owner::is_alive(&self.state, &session.owner)? => Condition::RunnerDied,
-            None if session.stop_requested_by.is_some() => Condition::Stopping,
-            None => Condition::Running,
+            // It was woken since its row was read.
+            (SessionState::Waiting | SessionState::Woken, _) | (SessionState::Active, Some(_)) => Condition::Resuming,
+            (SessionState::Active, None) if session.slotted && !has_container => Condition::Starting,
+            (SessionState::Active | SessionState::Ended, _) => Condition::Running,
         })
     }
 }
@@ -64,11 +78,19 @@ impl Records {
 /// What a session is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {
+    /// It waits for its first slot.
+    Queued,
+    /// It has a slot, and no sandbox yet.
+    Starting,
     /// Somebody drives it.
     Running,
+    /// It waits for a trigger.
+    Waiting { words: String, paused: bool },
+    /// What it waited for is there, and it is about to go on.
+    Resuming,
     /// It was asked to stop and has not yet.
     Stopping,
-    /// Its runner died and nobody has cleaned up yet.
+    /// Its runner died and nobody goes on with it yet.
     RunnerDied,
     /// It is over.
     Ended { cause: String, failed: bool, remains: Remains },
@@ -102,6 +124,12 @@ impl Remains {
 impl Condition {
     /// For people: the state, and what is left of the sandbox when it should be gone or was kept.
     pub(crate) fn words(&self) -> String {
+        match self {
+            Condition::Waiting { words, paused: true } => return format!("waiting for {words}"),
+            Condition::Waiting { words, paused: false } => return format!("waiting (not paused) for {words}"),
+            Condition::RunnerDied => return "runner died".to_owned(),
+            _ => {}
+        }
         let remains = match self {
             Condition::Ended { remains, .. } => remains.words(),
             _ => None,
@@ -120,7 +148,11 @@ impl Condition {
 
     pub(crate) fn as_str(&self) -> &str {
         match self {
+            Condition::Queued => "queued",
+            Condition::Starting => "starting",
             Condition::Running => "running",
+            Condition::Waiting { .. } => "waiting",
+            Condition::Resuming => "resuming",
             Condition::Stopping => "stopping",
             Condition::RunnerDied => "runner_died",
             Condition::Ended { cause, .. } => cause,
@@ -140,6 +172,9 @@ pub enum RecordsError {
     /// A journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A project.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
     /// Who serves a project.
     #[error(transparent)]
     Seat(#[from] SeatError),
@@ -164,7 +199,7 @@ impl RecordsError {
     /// The exit code for it: 2 when what was asked for or set up is wrong, 3 for the engine, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            RecordsError::State(_) | RecordsError::Owner(_) | RecordsError::Seat(_) => 2,
+            RecordsError::State(_) | RecordsError::Owner(_) | RecordsError::Seat(_) | RecordsError::Project(_) => 2,
             RecordsError::Store(error) | RecordsError::Journal(JournalError::Store(error)) => store_code(error),
             RecordsError::Engine(_)
             | RecordsError::LeftBehind(_)

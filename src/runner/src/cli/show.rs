@@ -1,13 +1,18 @@
 //! `runner show`: what one session is and how it went.
 
+mod kin;
+
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use self::kin::Kin;
 use super::ps::object;
-use super::recording;
 use super::records::{Condition, Records, RecordsError, unless_closed};
+use super::surroundings::Surroundings;
 use super::table::{self, Style};
+use super::{locks, recording, waits};
 use crate::observe::sanitise;
 use crate::session::journal::{self, Event, Usage};
 use crate::store::Session;
@@ -44,15 +49,45 @@ async fn print(records: &Records, args: &ShowArgs, style: Style, out: &mut dyn W
         writeln!(out, "{}", sanitise::json(&text))?;
         return Ok(0);
     }
-    let condition = records.condition(&session)?;
+    let around = Surroundings::of(&*records.store, BTreeSet::from([session.project.clone()])).await?;
+    let condition = records.condition(&session, around.wait(&session))?;
     let summary = Summary::of(&events);
+    let kin = Kin::of(records, &session).await?;
     if args.json {
-        let text = summary.object(object(&session, &condition)).to_string();
-        writeln!(out, "{}", sanitise::json(&text))?;
+        let mut value = summary.object(object(&session, &condition, &around));
+        kin.add_to(&mut value);
+        value["wait"] = around.wait(&session).map(waits::object).into();
+        value["lock"] = around.lock(&session).map(locks::object).into();
+        writeln!(out, "{}", sanitise::json(&value.to_string()))?;
     } else {
-        summary.write(&session, &condition, style, out)?;
+        let mut fields = Fields { style, out };
+        summary.write(&session, &condition, &mut fields)?;
+        kin.write(&mut fields)?;
+        if let Some(wait) = around.wait(&session) {
+            let deadline = table::date_time(wait.deadline);
+            fields.write("waits for", &format!("{}, until {deadline} ({})", wait.words, waits::stands(wait)))?;
+        }
+        if let Some(lock) = around.lock(&session) {
+            let until = table::date_time(lock.expires_at);
+            fields.write("lock", &format!("{}, until {until}, fence {}", lock.resource, lock.fence))?;
+        }
+        summary.write_texts(&mut fields)?;
     }
     Ok(0)
+}
+
+/// Writes fields, each with its name.
+struct Fields<'a> {
+    style: Style,
+    out: &'a mut dyn Write,
+}
+
+impl Fields<'_> {
+    fn write(&mut self, name: &str, value: &str) -> io::Result<()> {
+        // Further lines are indented: text cannot pass for a field.
+        let value = sanitise::block(value.trim_end()).replace('\n', "\n            ");
+        writeln!(self.out, "{}{}{value}", self.style.bold(name), " ".repeat(12 - name.len()))
+    }
 }
 
 /// What a journal adds up to.
@@ -120,12 +155,8 @@ impl<'a> Summary<'a> {
         session
     }
 
-    fn write(&self, session: &Session, condition: &Condition, style: Style, out: &mut dyn Write) -> io::Result<()> {
-        let mut field = |name: &str, value: &str| {
-            // Further lines are indented: text cannot pass for a field.
-            let value = sanitise::block(value.trim_end()).replace('\n', "\n            ");
-            writeln!(out, "{}{}{value}", style.bold(name), " ".repeat(12 - name.len()))
-        };
+    fn write(&self, session: &Session, condition: &Condition, fields: &mut Fields<'_>) -> io::Result<()> {
+        let mut field = |name: &str, value: &str| fields.write(name, value);
         field("session", &session.id)?;
         field("agent", &session.agent)?;
         field("project", &session.project)?;
@@ -136,7 +167,7 @@ impl<'a> Summary<'a> {
             field("started", &started)?;
             field("ended", &format!("{}, after {took}", table::date_time(*at)))?;
         } else {
-            field("state", condition.as_str())?;
+            field("state", &condition.words())?;
             field("started", &started)?;
         }
         if let Some(by) = &session.stop_requested_by {
@@ -159,6 +190,12 @@ impl<'a> Summary<'a> {
         field("turns", &format!("{}, {} ({} failed)", self.turns, table::count(self.calls, "call"), self.failed))?;
         let Usage { input, cached, output } = self.usage;
         field("tokens", &format!("{input} in ({cached} cached), {output} out"))?;
+        Ok(())
+    }
+
+    /// What can be long stands last.
+    fn write_texts(&self, fields: &mut Fields<'_>) -> io::Result<()> {
+        let mut field = |name: &str, value: &str| fields.write(name, value);
         if let Some(task) = self.task {
             field("task", task)?;
         }

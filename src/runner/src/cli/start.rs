@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::agent::AgentArgs;
-use super::{means, progress, signals};
+use super::driving::{self, Screen};
+use super::follow::follow;
+use super::{means, output, progress, signals};
+use crate::dispatch::seat;
 use crate::exit::Failure;
-use crate::fleet;
 use crate::model::{self, PromptParts};
 use crate::session::begin;
-use crate::session::drive::{Outcome, Signals, drive};
-use crate::state::random_hex;
-use crate::store::{Lines, Scope};
+use crate::session::owner::Owner;
+use crate::state::State;
+use crate::store::{SqliteStore, Store};
 
 /// Longest task in bytes.
 const MAX_TASK: u64 = 1024 * 1024;
@@ -23,9 +25,11 @@ const MAX_TASK: u64 = 1024 * 1024;
 Examples:
   runner start --agent hello
   runner start --agent review --task 'look at the newest change' --in ./repo --out /tmp/report:.
+  runner start --agent nightly --detach
   runner start --agent hello --json | jq -r 'select(.event == \"ended\").cause'
 
-The first Ctrl-C cancels and cleans up, the second ends the program at once.")]
+With `runner serve` at work for the project, the session is handed over to it and followed here; else this process drives
+it, with the agents that it calls. The first Ctrl-C cancels and cleans up, the second ends the program at once.")]
 pub struct StartArgs {
     /// The agent and its files
     #[command(flatten)]
@@ -39,6 +43,9 @@ pub struct StartArgs {
     /// Think with this model of the project and not with the agent's; given again: ask that one when the first fails
     #[arg(long = "model", value_name = "NAME")]
     pub models: Vec<String>,
+    /// Only queue the session and print its id: `runner serve` or `runner resume` goes on with it
+    #[arg(long)]
+    pub detach: bool,
     /// Print what happens as one JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -66,37 +73,63 @@ impl StartArgs {
 
 /// Runs the agent; the exit code says how it ended.
 ///
+/// The session is queued in the store first, whoever drives it then: the process that serves the project, or this one.
+///
 /// # Errors
 /// Nothing was begun, or the end could not be recorded.
 pub async fn run(args: StartArgs) -> Result<u8, Failure> {
     let (project, agent) = args.agent.load(&args.models)?;
     let task = args.task()?;
+    // What is wrong with its models is said here, and not by whoever drives it.
     model::open(&agent.models)?;
-    let watcher = progress::watcher(args.json);
-    let means = means::open(&*watcher).await?;
-    let interrupt = signals::interrupt();
-
+    let identity = project.root.display().to_string();
+    let state = State::open()?;
+    let served = seat::is_served(&state, &identity)?;
+    if agent.settings.scale == 0 {
+        let hint = "give it a `scale` of 1 or more in its config.toml";
+        return Err(Failure::usage(format!("agent {} is disabled: its `scale` is 0", agent.name), hint));
+    }
+    let parts = PromptParts { task, trigger: json!({"type": "manual"}), params: agent.params.clone() };
     let order = begin::Order {
-        parts: PromptParts { task, trigger: json!({"type": "manual"}), params: agent.params.clone() },
+        parts,
         copy_in: args.agent.copies_in(),
         copy_out: args.agent.copies_out(),
         keep: args.agent.keep,
         models: args.models.clone(),
     };
-    means.engine.image(&agent.settings.image).await?;
-    let (session, started) = begin::begin(&project, &agent, order, means.owner.id())?;
-    let identity = session.project.clone();
-    let root = means.store.create_session(session, started).await?;
-    let signals = Signals { interrupt, ..Signals::default() };
-    loop {
-        let scope = Scope::Trees(vec![root]);
-        let (owner, container) = (means.owner.id().clone(), random_hex());
-        let slots = fleet::slots(&project);
-        let claimed = means.store.claim(identity.clone(), slots, scope, owner, container, Lines::none()).await?;
-        if let Some(claimed) = claimed
-            && let Outcome::Ended(ended) = drive(&means, &project, claimed.session, &*watcher, &signals).await?
-        {
-            return Ok(ended.cause.exit_code());
+    let watcher = progress::watcher(args.json);
+    if args.detach || served {
+        let store = SqliteStore::open(state.root())?;
+        let owner = Owner::claim(&state)?;
+        let (session, started) = begin::begin(&project, &agent, order, owner.id())?;
+        let id = session.id.clone();
+        store.create_session(session, started).await?;
+        if args.detach {
+            return detached(&args, &id, served);
         }
+        let ended = follow(&store, &state, &id, 0, &*watcher, &signals::interrupt()).await?;
+        return Ok(ended.end.map_or(0, |(end, _)| end.exit_code));
     }
+    let means = means::open(&*watcher).await?;
+    means.engine.image(&agent.settings.image).await?;
+    let interrupt = signals::interrupt();
+    let (session, started) = begin::begin(&project, &agent, order, means.owner.id())?;
+    let id = session.id.clone();
+    means.store.create_session(session, started).await?;
+    let session = means.store.session(&id).await?;
+    driving::drive_here(means, project, &session, Screen::new(watcher), &interrupt).await
+}
+
+/// Says which session was queued.
+fn detached(args: &StartArgs, id: &str, served: bool) -> Result<u8, Failure> {
+    let printed = if args.json {
+        output::json(&json!({"event": "detached", "session": id, "served": served}))
+    } else {
+        output::line(id)
+    };
+    output::check(printed)?;
+    if !served && !args.json {
+        eprintln!("note: nobody serves this project; `runner serve` or `runner resume {id}` goes on with it");
+    }
+    Ok(0)
 }

@@ -119,6 +119,14 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// Text of at most so many characters; what is left out is marked.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
 /// A number of things: `1 file`, `2 files`.
 pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
     match number.into() {

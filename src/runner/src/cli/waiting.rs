@@ -48,6 +48,10 @@ async fn reason(store: &dyn Store, session: &Session) -> Result<Option<String>, 
     let filter =
         SessionFilter { project: Some(session.project.clone()), status: Status::Live, ..SessionFilter::default() };
     let live = store.sessions(filter).await?;
+    // It may have got a slot since it was looked at.
+    if !live.iter().any(|other| other.key == session.key && other.state == SessionState::Queued) {
+        return Ok(None);
+    }
     let active = || live.iter().filter(|other| other.slotted && other.state == SessionState::Active);
     // As it is written now; a dispatcher goes by what was written when it began.
     let Ok(project) = Project::open(std::path::Path::new(&session.project)) else { return Ok(None) };

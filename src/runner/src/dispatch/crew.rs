@@ -201,9 +201,10 @@ impl<D: Drive + 'static> Dispatch<D> {
         self.crew.borrow().values().map(|member| member.root).collect()
     }
 
-    /// Ids of the sessions that drivers of this process are at.
-    pub(crate) fn driven(&self) -> Vec<String> {
-        self.crew.borrow().values().map(|member| member.session.clone()).collect()
+    /// Ids of the sessions of other call trees that drivers of this process are at.
+    pub(crate) fn driven_beside(&self, root: SessionKey) -> Vec<String> {
+        let crew = self.crew.borrow();
+        crew.values().filter(|member| member.root != root).map(|member| member.session.clone()).collect()
     }
 
     /// Adds a call tree to those that it takes.

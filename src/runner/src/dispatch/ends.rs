@@ -1,14 +1,11 @@
 //! Ends of sessions that nobody drives: queued, waiting or woken ones that are stopped or whose container is gone.
 
-use super::{Dispatch, Drive, back_off, complain};
-use crate::session::journal::{EndCause, Ended, Event};
-use crate::session::recovery::{self, FoundContainer};
-use crate::store::{CallsAfter, End, Seat, Session, SessionState, StopHow, StoreError};
+use std::sync::Arc;
 
-/// True when nobody drives it, because it waits for a slot or a trigger.
-fn is_undriven(session: &Session) -> bool {
-    matches!(session.state, SessionState::Queued | SessionState::Waiting | SessionState::Woken)
-}
+use super::{Dispatch, Drive, back_off, complain};
+use crate::session::journal::{EndCause, Journal, Last};
+use crate::session::recovery::{self, FoundContainer, is_undriven};
+use crate::store::{Session, SessionState, StopHow, StoreError};
 
 impl<D: Drive + 'static> Dispatch<D> {
     /// Ends a session that no driver works on, with the calls it made, and removes its sandbox. That it has ended or gone
@@ -22,11 +19,9 @@ impl<D: Drive + 'static> Dispatch<D> {
             Err(error) => return Err(error),
         };
         let has_container = session.container.is_some();
-        let end = end_of(cause, message, !has_container);
-        let row = Event::Ended(Ended { cause, message: end.message.clone() }).to_row();
-        let calls = self.calls_after(session, &end);
-        let seat = Seat { key: session.key, generation };
-        match self.store().end_session(seat, end, calls, row).await {
+        let journal = Journal::new(Arc::clone(&self.ground.store), session.key, generation);
+        let last = Last { text: None, detach: self.orders.detaching.contains(&session.agent) };
+        match journal.end_with(cause, message, !has_container, last).await {
             Ok(()) => {}
             Err(StoreError::Fenced { .. } | StoreError::Ended { .. }) => return Ok(()),
             Err(error) => return Err(error),
@@ -41,8 +36,12 @@ impl<D: Drive + 'static> Dispatch<D> {
     /// Ends those of these sessions that somebody wants to stop and nobody drives.
     pub(super) async fn stop_undriven(&self, live: &[Session]) -> Result<(), StoreError> {
         for session in live.iter().filter(|session| is_undriven(session) && !self.drives(session.key)) {
-            if let Some(by) = &session.stop_requested_by {
-                self.end(session, EndCause::Stopped, format!("stopped by {by}")).await?;
+            if session.stop_requested_by.is_none() {
+                continue;
+            }
+            if let Some(request) = self.store().stop_requested(session.key).await? {
+                let (cause, message) = recovery::stopped(&request);
+                self.end(session, cause, message).await?;
             }
         }
         Ok(())
@@ -74,19 +73,6 @@ impl<D: Drive + 'static> Dispatch<D> {
             Err(error) => tracing::warn!(%error, "cannot remove what ended sessions left; it is tried again"),
         }
     }
-
-    fn calls_after(&self, session: &Session, end: &End) -> CallsAfter {
-        if end.exit_code == 0 {
-            return CallsAfter::GoOn;
-        }
-        let message = format!("session {} that called it ended: {}", session.id, end.cause);
-        let ended = Event::Ended(Ended { cause: EndCause::Stopped, message: message.clone() }).to_row();
-        CallsAfter::Cancel {
-            end: end_of(EndCause::Stopped, message, true),
-            ended,
-            detach: self.orders.detaching.contains(&session.agent),
-        }
-    }
 }
 
 impl<D: Drive + 'static> Dispatch<D> {
@@ -107,8 +93,4 @@ impl<D: Drive + 'static> Dispatch<D> {
             }
         }
     }
-}
-
-fn end_of(cause: EndCause, message: String, sandbox_removed: bool) -> End {
-    End { cause: cause.as_str().to_owned(), exit_code: cause.exit_code(), message, sandbox_removed, text: None }
 }

@@ -6,12 +6,16 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 
 use crate::state::{State, StateError};
+
+/// How long a seat may still be held by a process that is going.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The right to serve a project, until it is dropped.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ impl Seat {
             let path = path.clone();
             move |source| SeatError::File { step, path, source }
         };
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let file = open(&path, true).map_err(failed("open"))?;
             let errno = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -69,10 +74,10 @@ impl Seat {
                 Err((_, errno)) => errno,
             };
             match errno {
-                // Somebody may only be looking, for a moment.
-                Errno::EWOULDBLOCK if !is_served(state, project)? => {}
+                // Somebody may only be looking, for a moment, and a process that was killed is not gone at once.
+                Errno::EWOULDBLOCK if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
                 Errno::EWOULDBLOCK => {
-                    let pid = open(&path, false).ok().and_then(pid);
+                    let pid = served_by(state, project)?;
                     return Err(SeatError::Taken { project: project.to_owned(), pid });
                 }
                 errno => return Err(failed("lock")(errno.into())),
@@ -109,6 +114,12 @@ pub fn is_served(state: &State, project: &str) -> Result<bool, SeatError> {
     }
 }
 
+/// The process that serves the project, as it wrote when it began; none when nobody does.
+pub fn served_by(state: &State, project: &str) -> Result<Option<u32>, SeatError> {
+    let path = folder(state, project).join("lock");
+    Ok(if is_served(state, project)? { open(&path, false).ok().and_then(pid) } else { None })
+}
+
 fn open(path: &Path, create: bool) -> io::Result<File> {
     // A named pipe in its place would otherwise never open.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW;
@@ -137,6 +148,7 @@ mod tests {
         assert!(!is_served(&state, "/p").unwrap());
         let seat = Seat::claim(&state, "/p").unwrap();
         assert!(is_served(&state, "/p").unwrap() && !is_served(&state, "/q").unwrap());
+        assert_eq!(served_by(&state, "/p").unwrap(), Some(std::process::id()));
         let error = Seat::claim(&state, "/p").unwrap_err().to_string();
         let pid = std::process::id();
         assert!(error.starts_with(&format!("/p is served already by process {pid}; ")), "{error}");

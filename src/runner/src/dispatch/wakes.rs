@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{Dispatch, Drive, back_off, complain};
+use crate::fleet::WaitIndex;
 use crate::fleet::events::deliver;
-use crate::fleet::index::WaitIndex;
 use crate::store::StoreError;
 
 /// Longest sleep towards a deadline: the store's clock may be set meanwhile.
@@ -17,7 +17,7 @@ impl<D: Drive + 'static> Dispatch<D> {
     /// Brings events and deadlines to the waits of the project.
     pub(super) async fn bring_wakes(self: &Rc<Self>) {
         let mut changes = self.ground.store.watch();
-        let mut index = WaitIndex::new();
+        let mut index = WaitIndex::default();
         let mut failures = 0;
         loop {
             changes.mark_unchanged();

@@ -41,11 +41,13 @@ pub async fn deliver(store: &dyn Store, project: &str, index: &mut WaitIndex) ->
         // What the inbox tells of schedules is for people.
         let waits = match event.source.as_str() {
             SCHEDULE => Vec::new(),
-            source => index.matching(source, &event.event, &event.fields, &event.raw),
+            _ => index.matching(&event),
         };
         crash::point("events.matched");
         let sessions = store.wake(event.id, waits).await?;
-        sessions.iter().for_each(|session| index.remove(session));
+        for session in &sessions {
+            index.remove(session);
+        }
         woken.extend(sessions);
     }
     Ok(woken)

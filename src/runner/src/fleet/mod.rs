@@ -3,7 +3,7 @@
 //! The effects are the store's transactions; here is what goes into them: who asks, by which rules, and for whom.
 
 pub mod events;
-pub mod index;
+mod index;
 pub mod resource;
 
 use std::collections::BTreeSet;
@@ -14,6 +14,8 @@ use serde_json::Value;
 
 use crate::project::{FleetSettings, Project, Settings, WebhookSource};
 use crate::store::{NewEvent, NewSession, Seat, Slots, Store};
+
+pub use index::WaitIndex;
 
 /// A session as a member of its project's fleet: what its scheduler tools are made with.
 pub struct Member {

@@ -106,7 +106,8 @@ fn sources_of_webhooks_are_checked() {
     insta::assert_snapshot!(source("a", "type = \"discord\""), @r#"/config.toml:2:8: unknown type of webhooks "discord" [one of "github", "sentry", "linear", "mintlify", "generic"; "generic" takes any JSON object]"#);
     insta::assert_snapshot!(source("a", "tipe = \"github\""), @"/config.toml:2:1: unknown key `webhooks.a.tipe` [did you mean `webhooks.a.type`?]");
     insta::assert_snapshot!(source("sentry", "type = \"github\""), @r#"/config.toml:1:11: a source called "sentry" must be of that type, not "github" [choose another name]"#);
-    insta::assert_snapshot!(source("\"a b\"", "type = \"github\""), @r#"/config.toml:1:11: "a b" cannot be the name of a source [letters, digits, hyphens and underscores, at most 64]"#);
+    insta::assert_snapshot!(source("\"a b\"", "type = \"github\""), @r#"/config.toml:1:11: "a b" cannot be the name of a source [letters, digits, hyphens and underscores, at most 64, and not "schedule"]"#);
+    assert!(source("schedule", "type = \"generic\"").contains("cannot be the name of a source"));
     insta::assert_snapshot!(source("a", "type = \"github\"\ncredential = \"x\""), @"/config.toml:3:1: `webhooks.a.credential` is not supported yet [remove it; a key is never ignored silently]");
     insta::assert_snapshot!(complaint("webhooks = 1", ""), @"/config.toml:1:12: `webhooks` must be a table, not 1");
 }

@@ -129,13 +129,18 @@ impl Project {
         if !name_or_path.is_empty() && folder.is_dir() {
             return agent::load(self, &folder, models);
         }
+        Err(self.unknown(name_or_path))
+    }
+
+    /// What is said of an agent that the project does not have.
+    pub(crate) fn unknown(&self, name: &str) -> ProjectError {
         let known = self.agent_names();
-        let close = near(name_or_path, known.iter().map(String::as_str));
-        Err(ProjectError::UnknownAgent {
+        let close = near(name, known.iter().map(String::as_str));
+        ProjectError::UnknownAgent {
             project: self.root.clone(),
-            name: name_or_path.to_owned(),
+            name: name.to_owned(),
             near: if close.is_empty() { known.into_iter().take(20).collect() } else { close },
-        })
+        }
     }
 
     /// The folder of the project that `start` is in: the folder itself or the nearest above, as for [`Project::find`].

@@ -17,14 +17,14 @@ use super::driver::{Conclusion, Driver, LoopLimits, Stop};
 use super::held::Held;
 use super::journal::{EndCause, Event, Journal, Started, load};
 use super::progress::{Progress, Watcher};
+use crate::fleet::{Member, Newcomers, NoNewcomer, Rules};
 use crate::model::script::ScriptModel;
 use crate::model::{AssistantTurn, FailKind, Message, Model, ModelError, ModelEvent, PromptParts, TurnRequest};
 use crate::sandbox::limits::{Limits, Wanted};
 use crate::sandbox::{CallError, Gone, GoneKind, Reply, ToolCall};
-use crate::fleet::{Member, Newcomers, NoNewcomer, Rules};
 use crate::store::{
-    Generation, Lines, NewEvent, NewInboxEvent, NewSession, OwnerId, Place, Scope, Seat, SessionKey, Slots, SqliteStore,
-    Store, StopHow,
+    Generation, Lines, NewEvent, NewInboxEvent, NewSession, OwnerId, Place, Scope, Seat, SessionKey, Slots,
+    SqliteStore, StopHow, Store,
 };
 use crate::tools::{Hands, Registry, ToolSession};
 use futures_util::future::LocalBoxFuture;
@@ -642,7 +642,8 @@ fn calls_of_a_turn_keep_their_order() {
         ]);
         assert_eq!(world.drive(turns.clone()).await, Stop::Suspended);
         let journal = world.journal().await;
-        let at = |line: &str| journal.iter().position(|seen| seen.starts_with(line)).unwrap_or_else(|| panic!("{line}"));
+        let at =
+            |line: &str| journal.iter().position(|seen| seen.starts_with(line)).unwrap_or_else(|| panic!("{line}"));
         assert!(at("finished s/1/1") < at("started s/1/3") && at("finished s/1/3") < at("started s/1/4"));
         assert!(at("finished s/1/4") < at("finished s/1/2"), "they did not wait for the slow command: {journal:?}");
         assert!(at("finished s/1/2") < at("started s/1/0") && at("started s/1/0") < at("suspended"));
@@ -671,7 +672,8 @@ fn waits_of_one_turn_come_one_after_the_other() {
             finish_wait(&world).await;
         }
         assert_eq!(world.run(turns).await.text, "both");
-        let kinds: Vec<String> = world.journal().await.iter().map(|line| line.split(' ').next().unwrap().into()).collect();
+        let kinds: Vec<String> =
+            world.journal().await.iter().map(|line| line.split(' ').next().unwrap().into()).collect();
         let wait = ["started", "suspended", "resumed", "finished"];
         assert_eq!(kinds, [&["assistant"][..], &wait, &wait, &["assistant"]].concat());
     });
@@ -788,7 +790,7 @@ fn a_lost_lock_is_told_at_the_next_call() {
         let short = tool("a", "acquire_lock", json!({"resource_key": "lock://one", "ttl_seconds": 0.001}));
         let turns = json!([{"calls": [short]}, {"calls": [bash("b", "later x")]}, {"calls": [bash("c", "say y")]}, {"text": "${b.text}|${c.text}"}]);
         let end = world.run(turns).await;
-        assert_eq!(end.text, "[your lock of lock://one has expired: somebody else may hold it now]\nx|y");
+        assert_eq!(end.text, "[your lock of lock://one/ has expired: somebody else may hold it now]\nx|y");
         world.take_over().await;
         let events = load(&*world.store, world.key).await.unwrap();
         let held = Held::default();

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use super::journal::{EndCause, Journal};
+use super::journal::{EndCause, Journal, Last};
 use super::owner::{self, Owner, OwnerError};
 use crate::sandbox::engine::Engine;
 use crate::state::{State, StateError};
-use crate::store::{Session, SessionFilter, Status, Store, StoreError};
+use crate::store::{Session, SessionFilter, SessionState, Status, StopHow, StopRequest, Store, StoreError};
 
 /// What an engine's failure is to recovery: something to report.
 pub type EngineFailure = Box<dyn Error + Send + Sync>;
@@ -76,6 +76,19 @@ impl Containers for OnEngine {
     }
 }
 
+/// No engine is asked: for sessions that never had a container.
+pub(crate) struct NoContainers;
+
+impl Containers for NoContainers {
+    fn with_our_token(&self) -> BoxFuture<'_, Result<Vec<FoundContainer>, EngineFailure>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn remove(&self, _id: &str) -> BoxFuture<'_, Result<(), EngineFailure>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
 /// A container that the engine knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundContainer {
@@ -117,7 +130,8 @@ pub enum RecoveryError {
     Engine(#[source] EngineFailure),
 }
 
-/// Finds sessions that nobody drives any more and nobody can go on with (they hold no slot of a fleet), removes their containers and folders, and records their end.
+/// Finds sessions that nobody drives any more and nobody can go on with, removes their containers and folders, and
+/// records their end.
 pub async fn recover(
     store: &Arc<dyn Store>,
     state: &State,
@@ -130,16 +144,15 @@ pub async fn recover(
     let filter = SessionFilter { status: Status::Unfinished, ..SessionFilter::default() };
     let mut lost = Vec::new();
     for session in store.sessions(filter).await? {
-        // One that takes part in its project's fleet goes on, driven by whoever serves the project next.
-        let goes_on = session.slotted && session.end.is_none();
-        if !goes_on && !owner::is_alive(state, &session.owner)? {
+        if !goes_on(&session) && !owner::is_alive(state, &session.owner)? {
             lost.push(session);
         }
     }
     let mut done = Recovered::default();
     let found = containers.with_our_token().await.map_err(RecoveryError::Engine)?;
+    let ground = Ground { store, state, me, containers };
     for session in &lost {
-        recover_one(store, state, me, containers, &found, session, &mut done).await?;
+        ground.recover_one(&found, session, false, &mut done).await?;
     }
     for container in &found {
         remove_latecomer(&**store, containers, container, &mut done).await?;
@@ -179,23 +192,49 @@ pub(crate) async fn clean_up(
     Ok(problems)
 }
 
-/// Recovers this one session, if nobody drives it; true when that was so.
+/// Ends this one session, and removes its sandbox, if nobody drives it; nothing when somebody does or nothing is left to
+/// do. With `detach` the calls that it made go on.
 pub async fn recover_session(
     store: &Arc<dyn Store>,
     state: &State,
     me: &Owner,
     containers: &dyn Containers,
     session: &Session,
+    detach: bool,
 ) -> Result<Option<Recovered>, RecoveryError> {
-    if is_finished(session) || owner::is_alive(state, &session.owner)? {
+    if is_finished(session) || is_driven(state, session)? {
         return Ok(None);
     }
     let found = containers.with_our_token().await.map_err(RecoveryError::Engine)?;
     let mut done = Recovered::default();
     // Asked for by name, so a sandbox that was kept goes too.
     let session = Session { keep: false, ..session.clone() };
-    recover_one(store, state, me, containers, &found, &session, &mut done).await?;
+    let ground = Ground { store, state, me, containers };
+    ground.recover_one(&found, &session, detach, &mut done).await?;
     Ok(Some(done))
+}
+
+/// True when the session takes part in its project's fleet: whoever serves the project next goes on with it.
+pub fn goes_on(session: &Session) -> bool {
+    session.slotted && session.end.is_none()
+}
+
+/// True while somebody works on the session: on its turns, or on what is left of it after its end.
+pub(crate) fn is_driven(state: &State, session: &Session) -> Result<bool, OwnerError> {
+    Ok(!is_undriven(session) && owner::is_alive(state, &session.owner)?)
+}
+
+/// True when nobody drives it, because it waits for a slot or a trigger.
+pub(crate) fn is_undriven(session: &Session) -> bool {
+    matches!(session.state, SessionState::Queued | SessionState::Waiting | SessionState::Woken)
+}
+
+/// How a session ends that somebody asked to stop.
+pub(crate) fn stopped(request: &StopRequest) -> (EndCause, String) {
+    match request.how {
+        StopHow::Orderly => (EndCause::Stopped, format!("stopped by {}", request.by)),
+        StopHow::Kill => (EndCause::Killed, format!("killed by {}", request.by)),
+    }
 }
 
 /// True when nothing of the session is left to do.
@@ -203,45 +242,62 @@ pub fn is_finished(session: &Session) -> bool {
     session.end.as_ref().is_some_and(|(end, _)| end.sandbox_removed)
 }
 
-async fn recover_one(
-    store: &Arc<dyn Store>,
-    state: &State,
-    me: &Owner,
-    containers: &dyn Containers,
-    found: &[FoundContainer],
-    session: &Session,
-    done: &mut Recovered,
-) -> Result<(), RecoveryError> {
-    let ours = found.iter().find(|container| is_ours(session, container));
-    if session.end.is_some() {
-        if session.keep && ours.is_some_and(|container| container.running) {
+/// What recovery works on.
+struct Ground<'a> {
+    store: &'a Arc<dyn Store>,
+    state: &'a State,
+    me: &'a Owner,
+    containers: &'a dyn Containers,
+}
+
+impl Ground<'_> {
+    async fn recover_one(
+        &self,
+        found: &[FoundContainer],
+        session: &Session,
+        detach: bool,
+        done: &mut Recovered,
+    ) -> Result<(), RecoveryError> {
+        let ours = found.iter().find(|container| is_ours(session, container));
+        if session.end.is_some() {
+            if session.keep && ours.is_some_and(|container| container.running) {
+                return Ok(());
+            }
+            match remove_sandbox(self.state, self.containers, ours, session).await {
+                Ok(()) => {
+                    self.store.sandbox_removed(session.key, session.generation).await?;
+                    done.cleaned.push(session.id.clone());
+                }
+                Err(problem) => done.problems.push(problem),
+            }
             return Ok(());
         }
-        match remove_sandbox(state, containers, ours, session).await {
-            Ok(()) => {
-                store.sandbox_removed(session.key, session.generation).await?;
-                done.cleaned.push(session.id.clone());
-            }
-            Err(problem) => done.problems.push(problem),
-        }
-        return Ok(());
-    }
 
-    let generation = match store.take_over(session.key, session.generation, me.id().clone()).await {
-        Ok(generation) => generation,
-        // Another runner was faster.
-        Err(StoreError::Fenced { .. } | StoreError::Ended { .. }) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    let removed = remove_sandbox(state, containers, ours, session).await;
-    let (cause, message) = match &session.stop_requested_by {
-        Some(by) => (EndCause::Stopped, format!("stopped by {by}; its runner had died before it could")),
-        None => (EndCause::RunnerDied, "its runner died without ending it".to_owned()),
-    };
-    Journal::new(Arc::clone(store), session.key, generation).end(cause, message, removed.is_ok()).await?;
-    done.ended.push(session.id.clone());
-    done.problems.extend(removed.err());
-    Ok(())
+        let generation = match self.store.take_over(session.key, session.generation, self.me.id().clone()).await {
+            Ok(generation) => generation,
+            // Another runner was faster.
+            Err(StoreError::Fenced { .. } | StoreError::Ended { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let removed = remove_sandbox(self.state, self.containers, ours, session).await;
+        let (cause, message) = match self.store.stop_requested(session.key).await? {
+            Some(request) if is_undriven(session) => stopped(&request),
+            Some(request) => {
+                let (cause, message) = stopped(&request);
+                (cause, format!("{message}; its runner had died before it could"))
+            }
+            None => (EndCause::RunnerDied, "its runner died without ending it".to_owned()),
+        };
+        let journal = Journal::new(Arc::clone(self.store), session.key, generation);
+        match journal.end_with(cause, message, removed.is_ok(), Last { text: None, detach }).await {
+            Ok(()) => done.ended.push(session.id.clone()),
+            // It ended with the session that called it.
+            Err(StoreError::Fenced { .. } | StoreError::Ended { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        done.problems.extend(removed.err());
+        Ok(())
+    }
 }
 
 /// True when the container is the one that was recorded for the session.

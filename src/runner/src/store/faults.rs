@@ -16,11 +16,11 @@ const FOLDER: &str = "RUNNER_TEST_STORE_FOLDER";
 
 const FIRST: Generation = Generation::FIRST;
 
-fn open(folder: &Path) -> Arc<dyn Store> {
+pub(super) fn open(folder: &Path) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(folder).unwrap())
 }
 
-fn spawn(role: &str, folder: &Path) -> Child {
+pub(super) fn spawn(role: &str, folder: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::faults::child", "--nocapture"])
         .env(ROLE, role)
@@ -38,6 +38,7 @@ async fn child() {
     let folder = PathBuf::from(folder);
     match role.split_once(':').unwrap() {
         ("append", id) => append_until_killed(&folder, id).await,
+        ("fleet", id) => super::kills::work_until_killed(&folder, id).await,
         ("count", id) => {
             let store = open(&folder);
             let key = store.create_session(new_session(id), line("{}")).await.unwrap();
@@ -48,10 +49,7 @@ async fn child() {
                     store.append_later(key, FIRST, line(&n.to_string())).await;
                 }
             }
-            store
-                .end_session(Seat { key: key, generation: FIRST }, done(), CallsAfter::GoOn, line("end"))
-                .await
-                .unwrap();
+            store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("end")).await.unwrap();
         }
         ("take", id) => {
             let store = open(&folder);
@@ -172,7 +170,7 @@ async fn a_full_disk_is_named_and_survived() {
     let store = open(disk.path());
     assert_eq!(store.events(key, 0, usize::MAX).await.unwrap().len(), before);
     store.append(key, FIRST, line(&body)).await.unwrap();
-    store.end_session(Seat { key: key, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
+    store.end_session(Seat { key, generation: FIRST }, done(), CallsAfter::GoOn, line("{}")).await.unwrap();
     drop(store);
     assert_eq!(integrity(disk.path()), "ok");
 
@@ -294,7 +292,7 @@ async fn the_log_does_not_grow_for_ever() {
     assert!(largest < 20_000_000, "30 MB were written and the log has {largest} bytes");
 }
 
-fn integrity(folder: &Path) -> String {
+pub(super) fn integrity(folder: &Path) -> String {
     let db = rusqlite::Connection::open(folder.join("store.db")).unwrap();
     db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
 }

@@ -26,6 +26,7 @@
 
 mod fleet;
 mod graph;
+mod migrations;
 mod operation;
 mod poller;
 mod queue;
@@ -39,6 +40,8 @@ mod writer;
 mod contract;
 #[cfg(test)]
 pub(crate) mod faults;
+#[cfg(test)]
+mod kills;
 
 use std::borrow::Cow;
 use std::fmt;

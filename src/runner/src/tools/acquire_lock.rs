@@ -68,7 +68,7 @@ impl Tool for AcquireLock {
         Box::pin(async move {
             let (among, Args { resource_key, ttl_seconds }) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             let resource = match resource::normalise(&resource_key) {
                 Ok(resource) => resource,

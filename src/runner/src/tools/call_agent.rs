@@ -58,7 +58,7 @@ impl Tool for CallAgent {
         Box::pin(async move {
             let (among, Args { target_agent, context: told }) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             let bytes = told.to_string().len();
             if bytes > MAX_VALUE {

@@ -50,7 +50,7 @@ impl Tool for CheckCall {
         Box::pin(async move {
             let (among, Args { call_id }) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             let lines = among.lines(|record: &Option<CallRecord>| render(record.as_ref()));
             let record = among.member.store.check_call(among.member.seat, call_id, lines).await?;

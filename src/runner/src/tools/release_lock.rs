@@ -50,7 +50,7 @@ impl Tool for ReleaseLock {
         Box::pin(async move {
             let (among, Args { resource_key }) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             // What is no key is held by nobody.
             let Ok(resource) = resource::normalise(&resource_key) else {

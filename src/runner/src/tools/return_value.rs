@@ -50,7 +50,7 @@ impl Tool for ReturnValue {
         Box::pin(async move {
             let (among, Args { value }) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             if let Some(refused) = too_large(&value) {
                 return Ok(Said::Result(refused));

@@ -12,10 +12,13 @@ use crate::store::{Lines, Lock};
 pub(super) const MAX_VALUE: usize = 1 << 20;
 
 /// The caller among the others, and the arguments.
-pub(super) fn begin<'a, A: DeserializeOwned>(context: &Context<'a>, args: Value) -> Result<(Among<'a>, A), ToolResult> {
-    let among = context.fleet.ok_or_else(alone)?;
-    let args = serde_json::from_value(args).map_err(|error| ToolResult::error(Cause::Invalid, error.to_string()))?;
-    Ok((among, args))
+pub(super) fn begin<'a, A: DeserializeOwned>(
+    context: &Context<'a>,
+    args: Value,
+) -> Result<(Among<'a>, A), Box<ToolResult>> {
+    let among = context.fleet.ok_or_else(|| Box::new(alone()))?;
+    let args = serde_json::from_value(args);
+    Ok((among, args.map_err(|error| Box::new(ToolResult::error(Cause::Invalid, error.to_string())))?))
 }
 
 /// The answer to whoever is no member of a fleet.

@@ -50,7 +50,7 @@ impl Tool for SetStatus {
         Box::pin(async move {
             let (among, Args { text }) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             let Some(status) = stripped(&text) else {
                 let message = "nothing is left of the status without its control characters";

@@ -90,7 +90,7 @@ impl Tool for WaitForTrigger {
         Box::pin(async move {
             let (among, args) = match begin(&context, args) {
                 Ok(ready) => ready,
-                Err(refused) => return Ok(Said::Result(refused)),
+                Err(refused) => return Ok(Said::Result(*refused)),
             };
             let member = among.member;
             let (on, timeout) = match understood(args, &member.rules) {
@@ -218,7 +218,8 @@ fn in_words(on: &WaitOn) -> String {
     if let Value::Object(members) = filter.to_json() {
         for (at, (path, value)) in members.iter().enumerate() {
             let value = value.as_str().unwrap_or("null");
-            words += &format!("{}{path} = {value}", if at == 0 { ", " } else { " and " });
+            let joint = if at == 0 { ", " } else { " and " };
+            words.extend([joint, path, " = ", value]);
         }
     }
     super::text::shorten(&words, 200)
@@ -249,11 +250,11 @@ mod tests {
         })
     }
 
-    fn webhook(sources: &[&str], event: Option<&str>, filter: Value) -> WaitOn {
+    fn webhook(sources: &[&str], event: Option<&str>, filter: &Value) -> WaitOn {
         WaitOn::Webhook {
             sources: sources.iter().map(|name| (*name).to_owned()).collect(),
             event: event.map(str::to_owned),
-            filter: Filter::parse(&filter).unwrap(),
+            filter: Filter::parse(filter).unwrap(),
         }
     }
 
@@ -261,12 +262,15 @@ mod tests {
     #[test]
     fn waits_that_are_understood() {
         let default = Duration::from_mins(30);
-        assert_eq!(asked(json!({"type": "webhook"})), Ok((webhook(&[], None, json!({})), default)));
+        assert_eq!(asked(json!({"type": "webhook"})), Ok((webhook(&[], None, &json!({})), default)));
         let one =
             json!({"type": "webhook", "source": "ours", "event": "push", "match": {"repo": "a/b"}, "timeout": "1h30m"});
-        assert_eq!(asked(one), Ok((webhook(&["ours"], Some("push"), json!({"repo": "a/b"})), Duration::from_mins(90))));
+        assert_eq!(
+            asked(one),
+            Ok((webhook(&["ours"], Some("push"), &json!({"repo": "a/b"})), Duration::from_mins(90)))
+        );
         let by_type = json!({"type": "webhook", "source": "github", "timeout": "30d"});
-        assert_eq!(asked(by_type), Ok((webhook(&["github", "ours"], None, json!({})), MAX_WAIT)));
+        assert_eq!(asked(by_type), Ok((webhook(&["github", "ours"], None, &json!({})), MAX_WAIT)));
         let agent = WaitOn::Agent { source_agent: Some("b".to_owned()), filter: Filter::default() };
         assert_eq!(asked(json!({"type": "agent_trigger", "source_agent": "b"})), Ok((agent, default)));
     }
@@ -310,12 +314,12 @@ mod tests {
     fn waits_in_words() {
         let filter = json!({"repo": "a/b", "action": "closed"});
         assert_eq!(
-            in_words(&webhook(&["ours"], Some("push"), filter)),
+            in_words(&webhook(&["ours"], Some("push"), &filter)),
             "push from ours, action = closed and repo = a/b"
         );
-        assert_eq!(in_words(&webhook(&[], None, json!({}))), "any event from any source");
+        assert_eq!(in_words(&webhook(&[], None, &json!({}))), "any event from any source");
         assert_eq!(in_words(&WaitOn::Agent { source_agent: None, filter: Filter::default() }), "any agent");
-        let described = described(&webhook(&["ours"], None, json!({"n": null})));
+        let described = described(&webhook(&["ours"], None, &json!({"n": null})));
         assert_eq!(described, json!({"type": "webhook", "sources": ["ours"], "event": null, "match": {"n": null}}));
     }
 }

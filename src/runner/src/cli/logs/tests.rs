@@ -91,3 +91,19 @@ async fn an_unknown_session_is_a_usage_error() {
     assert_eq!(error.exit_code(), 2);
     assert_eq!(error.to_string(), r#"no session "x\u{1b}"; `runner ps --all` lists them"#);
 }
+
+/// CLI-29: a session of a fleet goes on, with another runner.
+#[tokio::test]
+async fn a_follower_of_a_fleets_session_stays_when_its_runner_dies() {
+    let place = Place::new();
+    let journal = place.orphan("s-1").await;
+    let going_on = async {
+        tokio::time::sleep(LOOK_AFTER + LOOK_AFTER / 2).await;
+        journal.end(EndCause::Done, "done".into(), true).await.unwrap();
+    };
+    let following = shown(&place, args("s-1", true, true));
+    let ((), (code, text)) =
+        tokio::time::timeout(Duration::from_secs(30), async { tokio::join!(going_on, following) }).await.unwrap();
+    assert_eq!(code, 0);
+    assert!(text.lines().last().unwrap().contains("ended"), "{text}");
+}

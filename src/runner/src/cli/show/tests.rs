@@ -1,4 +1,4 @@
-use super::super::ps::tests::{Place, without_times};
+use super::super::ps::tests::{Fleet, Place, without_times};
 use super::*;
 use crate::session::journal::{Assistant, Call, EndCause, Returned, ToolFinished};
 
@@ -77,4 +77,25 @@ async fn a_recorded_session_becomes_a_script() {
             },
         ]})
     );
+}
+
+/// CLI-24: a session's place among others.
+#[tokio::test]
+async fn a_session_of_a_fleet_is_shown() {
+    let fleet = Fleet::new().await;
+    fleet.waiting_root_and_queued_child().await;
+    let shown = async |id: &str, json: bool| {
+        let mut out = Vec::new();
+        let args = ShowArgs { session: id.into(), json, script: false };
+        assert_eq!(print(&fleet.place.records, &args, Style::PLAIN, &mut out).await.unwrap(), 0);
+        without_times(&String::from_utf8(out).unwrap())
+    };
+    insta::assert_snapshot!(shown("root-1", false).await, @"");
+    insta::assert_snapshot!(shown("child-1", false).await, @"");
+    let object: Value = serde_json::from_str(&shown("root-1", true).await).unwrap();
+    assert_eq!(object["tree"], json!({"root": "root-1", "sessions": 2, "tokens": 0, "max_tokens": 5000}));
+    assert_eq!(object["called"], json!([{"session": "child-1", "agent": "child", "state": "queued", "tokens": 0}]));
+    assert_eq!(object["calls_made"][0]["session"], "child-1");
+    assert_eq!(object["wait"]["waiting_for"], "any event from github");
+    assert_eq!(object["lock"]["resource"], "lock://repo/main");
 }

@@ -2,7 +2,7 @@ use std::cell::Cell;
 
 use futures_util::future::BoxFuture;
 
-use super::super::ps::tests::Place;
+use super::super::ps::tests::{Fleet, Place};
 use super::*;
 use crate::session::journal::{EndCause, Journal};
 use crate::session::recovery::{EngineFailure, FoundContainer};
@@ -20,12 +20,16 @@ impl Containers for Empty {
     }
 }
 
-fn args(sessions: &[&str], wait: u64) -> StopArgs {
-    StopArgs { sessions: sessions.iter().map(|&id| id.to_owned()).collect(), wait }
+fn args(sessions: &[&str], wait: u64) -> Ask {
+    asked(sessions, wait, StopHow::Orderly)
+}
+
+fn asked(sessions: &[&str], wait: u64, how: StopHow) -> Ask {
+    Ask { sessions: sessions.iter().map(|&id| id.to_owned()).collect(), wait, how }
 }
 
 /// Runs it and returns its exit code, what it said, and how often it asked for the engine.
-async fn stopped(place: &Place, args: StopArgs) -> (Result<u8, RecordsError>, String, u32) {
+async fn stopped(place: &Place, args: Ask) -> (Result<u8, RecordsError>, String, u32) {
     let (mut out, asked) = (Vec::new(), Cell::new(0));
     let engine = async || {
         asked.set(asked.get() + 1);
@@ -94,4 +98,27 @@ async fn a_mistyped_name_stops_nothing() {
     let (code, said, _) = stopped(&place, args(&["s-1", "x"], 0)).await;
     assert_eq!((code.unwrap_err().exit_code(), said.as_str()), (2, ""));
     assert_eq!(place.records.store.session("s-1").await.unwrap().stop_requested_by, None);
+}
+
+/// CLI-26: no runner is needed, and no engine where there was no container.
+#[tokio::test]
+async fn what_nobody_drives_is_ended_here() {
+    for (how, cause) in [(StopHow::Orderly, "stopped"), (StopHow::Kill, "killed")] {
+        let fleet = Fleet::new().await;
+        let (root, child) = fleet.waiting_root_and_queued_child().await;
+        fleet.place.queued("alone").await;
+        let (code, said, engines) = stopped(&fleet.place, asked(&["alone"], 5, how)).await;
+        assert_eq!((code.unwrap(), said, engines), (0, format!("alone  {cause}\n"), 0));
+        let (code, said, engines) = stopped(&fleet.place, asked(&[&root], 5, how)).await;
+        assert_eq!((code.unwrap(), engines), (0, 1), "{said}");
+        assert!(said.starts_with(&format!("{root}  {cause}\n")), "{said}");
+        let store = &fleet.place.records.store;
+        let end = store.session(&child).await.unwrap().end.expect("it ended with its caller").0;
+        assert_eq!(end.exit_code, 125);
+        assert_eq!(store.locks(None).await.unwrap(), []);
+        assert_eq!(store.waits(None, 0).await.unwrap(), []);
+        assert_eq!(store.calls(None).await.unwrap(), []);
+        let left = store.sessions(SessionFilter { status: Status::Unfinished, ..SessionFilter::default() });
+        assert_eq!(left.await.unwrap(), []);
+    }
 }

@@ -36,7 +36,15 @@ fn event() -> impl Strategy<Value = Event> {
         (text.clone(), value(), value()).prop_map(|(text, args, raw)| {
             let call = Call { key: "s/1/0".into(), provider_id: "p".into(), name: text.clone(), args };
             let usage = Usage { input: 3, cached: 1, output: u64::MAX };
-            Event::Assistant(Assistant { turn: 1, text, calls: vec![call], model: "anthropic/x".into(), raw, usage, since: 7 })
+            Event::Assistant(Assistant {
+                turn: 1,
+                text,
+                calls: vec![call],
+                model: "anthropic/x".into(),
+                raw,
+                usage,
+                since: 7,
+            })
         }),
         (text.clone(), value(), any::<bool>()).prop_map(|(text, details, is_error)| {
             let image = is_error.then(|| Image { media_type: "image/png".into(), base64: text.clone() });

@@ -229,11 +229,11 @@ async fn a_stop_of_a_dead_runners_session_is_recorded_as_one() {
     place.session("a", None, false).await;
     place.store.request_stop(place.keys["a"], "ann".into(), crate::store::StopHow::Orderly).await.unwrap();
     let session = place.store.session("a").await.unwrap();
-    let done = recover_session(&place.store, &place.state, &place.me, &place.engine, &session).await.unwrap();
+    let done = recover_session(&place.store, &place.state, &place.me, &place.engine, &session, false).await.unwrap();
     assert_eq!(done.unwrap().ended, ["a"]);
     assert_eq!(place.cause("a").await, Some(("stopped".into(), true)));
     let session = place.store.session("a").await.unwrap();
-    let done = recover_session(&place.store, &place.state, &place.me, &place.engine, &session).await.unwrap();
+    let done = recover_session(&place.store, &place.state, &place.me, &place.engine, &session, false).await.unwrap();
     assert_eq!(done, None);
 }
 

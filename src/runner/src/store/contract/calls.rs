@@ -17,7 +17,7 @@ impl<P: Place> Fleet<P> {
 
     /// Makes a session wait for a call of anybody, and returns its seat when it goes on.
     async fn deliver(&self, waiting: Seat, caller: Seat, target: &str, call_id: &str) -> Seat {
-        self.suspend(waiting, agent(None, json!({}))).await;
+        self.suspend(waiting, agent(None, &json!({}))).await;
         let answer = self.call(caller, target, call_id).await;
         assert!(matches!(answer, CallAnswer::Accepted { delivered: true, .. }), "{answer:?}");
         let seat = seat_of(&self.claim(&scale(99)).await.unwrap());
@@ -100,12 +100,12 @@ pub(super) async fn a_call_goes_to_the_oldest_waiting_session_that_takes_it(plac
     let fleet = Fleet::new(place);
     let caller = fleet.slotted("caller", "a").await;
     let waits: [(&str, WaitOn); 6] = [
-        ("hook", webhook(&[], None, json!({}))),
-        ("of-c", agent(Some("c"), json!({}))),
-        ("other", agent(Some("a"), json!({"context.for": "other"}))),
-        ("result", agent(None, json!({"kind": "result"}))),
-        ("first", agent(Some("a"), json!({"kind": "call", "context.for": "c1"}))),
-        ("second", agent(None, json!({}))),
+        ("hook", webhook(&[], None, &json!({}))),
+        ("of-c", agent(Some("c"), &json!({}))),
+        ("other", agent(Some("a"), &json!({"context.for": "other"}))),
+        ("result", agent(None, &json!({"kind": "result"}))),
+        ("first", agent(Some("a"), &json!({"kind": "call", "context.for": "c1"}))),
+        ("second", agent(None, &json!({}))),
     ];
     for (id, on) in waits {
         let seat = fleet.slotted(id, "b").await;
@@ -150,7 +150,7 @@ pub(super) async fn only_the_caller_may_ask(place: impl Place) {
         assert_eq!(fleet.store.check_call(seat, "c1".into(), told()).await, Ok(None));
     }
     assert_eq!(fleet.store.check_call(a, "c2".into(), told()).await, Ok(None));
-    fleet.suspend(b, webhook(&[], None, json!({}))).await;
+    fleet.suspend(b, webhook(&[], None, &json!({}))).await;
     let record = fleet.store.check_call(a, "c1".into(), told()).await.unwrap().unwrap();
     assert_eq!((record.status, record.waiting_for.as_deref()), (CallStatus::Running, Some("something")));
 }
@@ -214,7 +214,7 @@ pub(super) async fn a_delivered_call_is_answered_first(place: impl Place) {
 pub(super) async fn a_delivered_call_without_a_value_is_answered_by_the_end(place: impl Place) {
     let fleet = Fleet::new(place);
     let (a, b) = (fleet.slotted("a", "a").await, fleet.slotted("b", "b").await);
-    fleet.suspend(b, agent(None, json!({}))).await;
+    fleet.suspend(b, agent(None, &json!({}))).await;
     assert_eq!(fleet.call(a, "b", "c1").await, accepted("b", true));
     fleet.end(b, failed("killed")).await;
     let answer = json!({"status": "error", "error": "killed: it went wrong", "ended": "killed"});
@@ -230,7 +230,7 @@ pub(super) async fn a_bad_end_cancels_what_is_pending_and_stops_what_runs(place:
         let running = fleet.serve(a, "b", &ids[1]).await;
         let waiting = fleet.serve(a, "b", &ids[2]).await;
         let deeper = fleet.serve(running, "c", &format!("deeper{n}")).await;
-        fleet.suspend(waiting, webhook(&[], None, json!({}))).await;
+        fleet.suspend(waiting, webhook(&[], None, &json!({}))).await;
         let stranger = fleet.slotted(&format!("stranger{n}"), "d").await;
         let delivered = fleet.deliver(stranger, a, "d", &ids[3]).await;
         assert_eq!(fleet.call(a, "b", &ids[0]).await, accepted(&format!("b.{}", ids[0]), false));
@@ -305,6 +305,13 @@ pub(super) async fn tokens_are_summed_over_the_tree(place: impl Place) {
     let alone = fleet.active("alone", "a").await;
     assert_eq!(fleet.store.tree_tokens(alone.key).await, Ok((0, None)));
     assert!(fleet.store.tree_tokens(SessionKey(99)).await.is_err());
+    // However many a provider says it has used: the count stops, the session does not.
+    for _ in 0..2 {
+        fleet.store.append(root.key, root.generation, tokens(u64::MAX)).await.unwrap();
+        fleet.store.append(b.key, b.generation, tokens(u64::MAX)).await.unwrap();
+    }
+    let (used, _) = fleet.store.tree_tokens(b.key).await.unwrap();
+    assert!(used > 1 << 40, "{used}");
 }
 
 /// S-STATUS-1

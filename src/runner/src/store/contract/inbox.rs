@@ -54,7 +54,7 @@ fn verbs(store: &dyn Store, seat: Seat) -> Vec<(&'static str, StoreFuture<'_, ()
         ("check_call", of(store.check_call(seat, "c1".into(), lines_of()))),
         ("return_value", of(store.return_value(seat, json!(1), lines_of()))),
         ("set_status", of(store.set_status(seat, "busy".into(), lines()))),
-        ("wait", of(store.wait(seat, wait(agent(None, json!({}))), lines_of()))),
+        ("wait", of(store.wait(seat, wait(agent(None, &json!({}))), lines_of()))),
     ]
 }
 

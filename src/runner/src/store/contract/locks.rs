@@ -162,9 +162,9 @@ pub(super) async fn a_holder_that_waits_for_the_asker_is_a_deadlock(place: impl 
     assert_eq!(fleet.call(two, "c", "c2").await, accepted("c.c2", false));
     let three = super::seat_of(&fleet.claim(&super::scale(9)).await.unwrap());
     assert!(matches!(fleet.acquire(three, "x://1", 1).await, LockAnswer::Conflict(_)), "its holder is at work");
-    fleet.suspend(one, agent(Some("b"), json!({}))).await;
+    fleet.suspend(one, agent(Some("b"), &json!({}))).await;
     assert!(matches!(fleet.acquire(three, "x://1", 1).await, LockAnswer::Conflict(_)), "who it waits for is at work");
-    fleet.suspend(two, agent(Some("c"), json!({}))).await;
+    fleet.suspend(two, agent(Some("c"), &json!({}))).await;
     let answer = fleet.acquire(three, "x://1", 1).await;
     let LockAnswer::Deadlock { lock, cycle } = answer else { panic!("no deadlock: {answer:?}") };
     assert_eq!(lock.key, one.key);
@@ -176,7 +176,7 @@ pub(super) async fn a_cycle_counts_only_if_all_lead_back(place: impl Place) {
     let fleet = Fleet::new(place);
     let (one, two) = (fleet.active("one", "a").await, fleet.active("two", "b").await);
     fleet.fence(one, "x://1", 100_000).await;
-    fleet.suspend(one, agent(Some("b"), json!({}))).await;
+    fleet.suspend(one, agent(Some("b"), &json!({}))).await;
     let other = fleet.active("other", "b").await;
     assert!(matches!(fleet.acquire(two, "x://1", 1).await, LockAnswer::Conflict(_)), "the other one may call");
     fleet.end(other, done()).await;
@@ -188,7 +188,7 @@ pub(super) async fn a_cycle_counts_only_if_all_lead_back(place: impl Place) {
 pub(super) async fn only_waits_for_an_agent_are_edges(place: impl Place) {
     let fleet = Fleet::new(place);
     let two = fleet.active("two", "b").await;
-    for (n, on) in [webhook(&[], None, json!({})), agent(None, json!({})), agent(Some("nobody"), json!({}))]
+    for (n, on) in [webhook(&[], None, &json!({})), agent(None, &json!({})), agent(Some("nobody"), &json!({}))]
         .into_iter()
         .enumerate()
     {

@@ -3,6 +3,8 @@
 mod calls;
 mod inbox;
 mod locks;
+mod model;
+mod properties;
 mod prune;
 mod sessions;
 mod slots;
@@ -59,6 +61,11 @@ macro_rules! contract {
                     $topic::$case($place::new()).await;
                 })*
             })*
+
+            #[test]
+            fn a_fleet_is_as_its_model() {
+                super::properties::a_fleet_is_as_its_model::<super::$place>();
+            }
         }
     };
 }
@@ -317,15 +324,15 @@ fn wait(on: WaitOn) -> WaitRequest {
     WaitRequest { call: "s/1/0".into(), on, timeout: 60_000, since: 0, most: 50, words, active_ms: 5 }
 }
 
-fn agent(source: Option<&str>, filter: Value) -> WaitOn {
-    WaitOn::Agent { source_agent: source.map(str::to_owned), filter: Filter::parse(&filter).unwrap() }
+fn agent(source: Option<&str>, filter: &Value) -> WaitOn {
+    WaitOn::Agent { source_agent: source.map(str::to_owned), filter: Filter::parse(filter).unwrap() }
 }
 
-fn webhook(sources: &[&str], event: Option<&str>, filter: Value) -> WaitOn {
+fn webhook(sources: &[&str], event: Option<&str>, filter: &Value) -> WaitOn {
     WaitOn::Webhook {
         sources: sources.iter().map(ToString::to_string).collect(),
         event: event.map(str::to_owned),
-        filter: Filter::parse(&filter).unwrap(),
+        filter: Filter::parse(filter).unwrap(),
     }
 }
 

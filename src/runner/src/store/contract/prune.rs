@@ -96,7 +96,7 @@ pub(super) async fn a_payload_stays_as_long_as_somebody_names_it(place: impl Pla
 pub(super) async fn old_events_go(place: impl Place) {
     let fleet = Fleet::new(place);
     let seat = fleet.slotted("a", "a").await;
-    fleet.suspend(seat, super::webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat, super::webhook(&[], None, &json!({}))).await;
     let old = fleet.store.accept(super::inbox::event("/p")).await.unwrap();
     let wait = fleet.store.wait_of(seat.key).await.unwrap().unwrap();
     fleet.store.wake(old, vec![wait.id]).await.unwrap();

@@ -50,7 +50,7 @@ pub(super) async fn woken_sessions_go_first_in_their_order(place: impl Place) {
     let mut seats = Vec::new();
     for id in ["a", "b", "c"] {
         let seat = fleet.slotted(id, "x").await;
-        fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+        fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
         seats.push(seat);
     }
     fleet.queue("new", "y").await;
@@ -84,7 +84,7 @@ pub(super) async fn scale_limits_an_agent(place: impl Place) {
     assert_eq!(ids, ["a1", "b1", "b2"], "a session without a slot takes none");
     fleet.end(seat_of(&claimed[0]), done()).await;
     assert_eq!(fleet.claim_id(&slots).await.as_deref(), Some("a2"));
-    fleet.suspend(seat_of(&claimed[1]), webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat_of(&claimed[1]), webhook(&[], None, &json!({}))).await;
     assert_eq!(fleet.claim_id(&slots).await.as_deref(), Some("b3"));
     assert_eq!(fleet.claim_id(&slots).await, None);
 }
@@ -97,7 +97,7 @@ pub(super) async fn project_scale_counts_trees(place: impl Place) {
     }
     let a = seat_of(&fleet.claim(&trees(1)).await.unwrap());
     assert_eq!(fleet.claim_id(&trees(1)).await, None);
-    fleet.suspend(a, webhook(&[], None, json!({}))).await;
+    fleet.suspend(a, webhook(&[], None, &json!({}))).await;
     let b = seat_of(&fleet.claim(&trees(1)).await.expect("a tree that only waits takes no place"));
     fleet.pass(60_000);
     fleet.store.expire_waits("/p".into()).await.unwrap();
@@ -141,7 +141,7 @@ pub(super) async fn nobody_is_overcommitted_without_need(place: impl Place) {
     let fleet = Fleet::new(place);
     fleet.queue("w", "w").await;
     let w = seat_of(&fleet.claim(&trees(1)).await.unwrap());
-    fleet.suspend(w, agent(None, json!({}))).await;
+    fleet.suspend(w, agent(None, &json!({}))).await;
     fleet.queue("a", "a").await;
     let a = seat_of(&fleet.claim(&trees(1)).await.unwrap());
     fleet.queue("z", "z").await;
@@ -156,7 +156,7 @@ pub(super) async fn nobody_is_overcommitted_without_need(place: impl Place) {
 pub(super) async fn a_paused_agent_begins_nothing_new(place: impl Place) {
     let fleet = Fleet::new(place);
     let a = fleet.slotted("a1", "a").await;
-    fleet.suspend(a, webhook(&[], None, json!({}))).await;
+    fleet.suspend(a, webhook(&[], None, &json!({}))).await;
     fleet.queue("a2", "a").await;
     fleet.queue("b1", "b").await;
     let pause = async |agent: Option<&str>, paused| {
@@ -183,7 +183,7 @@ pub(super) async fn a_paused_agent_begins_nothing_new(place: impl Place) {
 pub(super) async fn a_disabled_agent_begins_nothing_new(place: impl Place) {
     let fleet = Fleet::new(place);
     let a = fleet.slotted("a1", "a").await;
-    fleet.suspend(a, webhook(&[], None, json!({}))).await;
+    fleet.suspend(a, webhook(&[], None, &json!({}))).await;
     fleet.queue("a2", "a").await;
     assert_eq!(fleet.claim_id(&scale(0)).await, None);
     assert_eq!(fleet.claim_id(&trees(0)).await, None);

@@ -50,7 +50,7 @@ pub(super) async fn a_wait_frees_the_slot_and_a_result_wakes_it(place: impl Plac
     assert_eq!(fleet.call(a, "b", "c1").await, accepted("b.c1", false));
     let b = seat_of(&fleet.claim(&one).await.unwrap());
     assert_eq!(fleet.claim_id(&one).await, None);
-    fleet.suspend(a, agent(Some("b"), json!({"status": "completed"}))).await;
+    fleet.suspend(a, agent(Some("b"), &json!({"status": "completed"}))).await;
     assert_eq!(fleet.state("a").await, SessionState::Waiting);
     let a2 = seat_of(&fleet.claim(&one).await.unwrap());
     fleet.pass(5000);
@@ -81,11 +81,11 @@ pub(super) async fn a_result_that_is_there_answers_at_once(place: impl Place) {
     fleet.call(a, "b", "c1").await;
     let b = seat_of(&fleet.claim(&scale(9)).await.unwrap());
     fleet.end(b, failed("oom")).await;
-    let answer = fleet.wait(a, agent(Some("b"), json!({"status": "error"}))).await;
+    let answer = fleet.wait(a, agent(Some("b"), &json!({"status": "error"}))).await;
     let outcome = json!({"status": "error", "error": "oom: it went wrong", "ended": "oom"});
     assert_eq!(answer, WaitAnswer::Now(trigger::result("b", "c1", &outcome)));
     assert_eq!(fleet.state("a").await, SessionState::Active);
-    fleet.suspend(a, agent(Some("b"), json!({}))).await;
+    fleet.suspend(a, agent(Some("b"), &json!({}))).await;
 }
 
 /// S-WAIT-4
@@ -98,7 +98,7 @@ pub(super) async fn a_seen_result_wakes_nobody(place: impl Place) {
     fleet.end(b, done()).await;
     let answer = fleet.answer_of(a, "c1").await;
     assert_eq!(fleet.answer_of(a, "c1").await, answer, "asked again, it is told again");
-    fleet.suspend(a, agent(Some("b"), json!({}))).await;
+    fleet.suspend(a, agent(Some("b"), &json!({}))).await;
 }
 
 /// S-WAIT-4
@@ -118,10 +118,10 @@ pub(super) async fn a_wait_takes_the_oldest_result_that_matches(place: impl Plac
         WaitAnswer::Now(trigger) => trigger["call_id"].as_str().unwrap().to_owned(),
         other => panic!("not at once: {other:?}"),
     };
-    assert_eq!(call_of(agent(Some("b"), json!({}))).await, "c2");
-    assert_eq!(call_of(agent(None, json!({"call_id": "c1"}))).await, "c1");
-    assert_eq!(call_of(agent(None, json!({}))).await, "c3");
-    fleet.suspend(a, agent(None, json!({}))).await;
+    assert_eq!(call_of(agent(Some("b"), &json!({}))).await, "c2");
+    assert_eq!(call_of(agent(None, &json!({"call_id": "c1"}))).await, "c1");
+    assert_eq!(call_of(agent(None, &json!({}))).await, "c3");
+    fleet.suspend(a, agent(None, &json!({}))).await;
 }
 
 /// S-WAIT-9
@@ -129,10 +129,10 @@ pub(super) async fn an_event_wakes_everybody_who_matches_once(place: impl Place)
     let fleet = Fleet::new(place);
     for id in ["a", "b", "c"] {
         let seat = fleet.slotted(id, "a").await;
-        fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+        fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
     }
     let of_agent = fleet.slotted("d", "a").await;
-    fleet.suspend(of_agent, agent(None, json!({}))).await;
+    fleet.suspend(of_agent, agent(None, &json!({}))).await;
     let event = event("github", "push", 1);
     let id = fleet.accept(&event).await;
     let waits = fleet.store.waits(Some("/p".into()), 0).await.unwrap();
@@ -142,7 +142,7 @@ pub(super) async fn an_event_wakes_everybody_who_matches_once(place: impl Place)
     let (seat, waited) = fleet.go_on().await;
     assert_eq!((seat.key, waited.woken), (waits[0].key, Woken::Trigger(trigger_of(&event))));
     // Waiting again for the same, also with the event among what it counts, it is not woken by that event again.
-    fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
     assert_eq!(fleet.wake_all(id).await, ["b"]);
     let woke = vec!["a".to_owned(), "b".to_owned(), "c".to_owned()];
     assert_eq!(fleet.store.inbox("/p".into(), 1).await.unwrap()[0].woke, Some(woke));
@@ -158,11 +158,11 @@ pub(super) async fn events_since_the_turn_count_too(place: impl Place) {
         fleet.accept(&event(source, name, number)).await;
     }
     let look = async |on| fleet.store.wait(seat, WaitRequest { since, ..wait(on) }, told()).await.unwrap();
-    let push = |number| webhook(&["github", "hub"], Some("push"), json!({"deep.0.number": number}));
+    let push = |number| webhook(&["github", "hub"], Some("push"), &json!({"deep.0.number": number}));
     let now = |source, name, number| WaitAnswer::Now(trigger_of(&event(source, name, number)));
     assert_eq!(look(push(3)).await, now("github", "push", 3));
-    assert_eq!(look(webhook(&[], None, json!({}))).await, now("gitlab", "push", 2));
-    assert_eq!(look(webhook(&[], Some("issues"), json!({"number": "2"}))).await, now("github", "issues", 2));
+    assert_eq!(look(webhook(&[], None, &json!({}))).await, now("gitlab", "push", 2));
+    assert_eq!(look(webhook(&[], Some("issues"), &json!({"number": "2"}))).await, now("github", "issues", 2));
     assert!(matches!(look(push(1)).await, WaitAnswer::Suspended { .. }), "it came before the turn began");
 }
 
@@ -171,7 +171,7 @@ pub(super) async fn an_event_of_another_project_wakes_nobody(place: impl Place) 
     let seat = fleet.slotted("a", "a").await;
     let foreign = NewInboxEvent { project: "/q".into(), ..event("github", "push", 1) };
     fleet.accept(&foreign).await;
-    fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
     let id = fleet.accept(&foreign).await;
     assert_eq!(fleet.wake_all(id).await, [""; 0]);
     assert_eq!(fleet.store.inbox_position("/p".into()).await, Ok(0));
@@ -183,7 +183,7 @@ pub(super) async fn an_event_that_came_before_wakes_nobody(place: impl Place) {
     let fleet = Fleet::new(place);
     let seat = fleet.slotted("a", "a").await;
     let before = fleet.accept(&event("github", "push", 1)).await;
-    let on = webhook(&[], None, json!({}));
+    let on = webhook(&[], None, &json!({}));
     fleet.store.wait(seat, WaitRequest { since: before, ..wait(on) }, told()).await.unwrap();
     assert_eq!(fleet.wake_all(before).await, [""; 0]);
     let after = fleet.accept(&event("github", "push", 1)).await;
@@ -196,7 +196,7 @@ pub(super) async fn a_deadline_wakes_with_nothing(place: impl Place) {
     let seats = [fleet.slotted("a", "a").await, fleet.slotted("b", "a").await, fleet.slotted("c", "a").await];
     assert_eq!(fleet.store.next_deadline("/p".into()).await, Ok(None));
     for (seat, timeout) in seats.into_iter().zip([3000, 1000, 2000]) {
-        let request = WaitRequest { timeout, ..wait(webhook(&[], None, json!({}))) };
+        let request = WaitRequest { timeout, ..wait(webhook(&[], None, &json!({}))) };
         fleet.store.wait(seat, request, told()).await.unwrap();
     }
     let begin = fleet.now();
@@ -218,7 +218,7 @@ pub(super) async fn a_deadline_wakes_with_nothing(place: impl Place) {
 pub(super) async fn too_many_are_refused(place: impl Place) {
     let fleet = Fleet::new(place);
     let (a, b) = (fleet.slotted("a", "a").await, fleet.slotted("b", "a").await);
-    let on = webhook(&[], None, json!({}));
+    let on = webhook(&[], None, &json!({}));
     let two = |on| WaitRequest { most: 1, ..wait(on) };
     fleet.store.wait(a, two(on.clone()), told()).await.unwrap();
     assert_eq!(fleet.store.wait(b, two(on.clone()), told()).await, Ok(WaitAnswer::TooMany(1)));
@@ -239,7 +239,7 @@ pub(super) async fn a_lost_lock_is_told(place: impl Place) {
         let seat = fleet.slotted(&n.to_string(), "a").await;
         let granted = fleet.store.acquire_lock(seat, format!("x://{n}"), ttl, told()).await.unwrap();
         assert!(matches!(granted, LockAnswer::Granted { .. }));
-        fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+        fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
         fleet.pass(60_000);
         fleet.store.expire_waits("/p".into()).await.unwrap();
         let (seat, waited) = fleet.go_on().await;
@@ -253,7 +253,7 @@ pub(super) async fn a_wait_is_finished_once(place: impl Place) {
     let seat = fleet.slotted("a", "a").await;
     let none = StoreError::NotWaiting { session: "a".into() };
     assert_eq!(fleet.store.finish_wait(seat, told()).await, Err(none.clone()));
-    fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
     assert_eq!(fleet.store.finish_wait(seat, told()).await, Err(none.clone()), "nothing woke it");
     fleet.pass(60_000);
     fleet.store.expire_waits("/p".into()).await.unwrap();
@@ -265,7 +265,7 @@ pub(super) async fn a_wait_is_finished_once(place: impl Place) {
 pub(super) async fn the_end_forgets_the_wait(place: impl Place) {
     let fleet = Fleet::new(place);
     let seat = fleet.slotted("a", "a").await;
-    fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
     fleet.store.end_session(seat, failed("stopped"), CallsAfter::GoOn, super::line("end")).await.unwrap();
     assert_eq!(fleet.store.wait_of(seat.key).await, Ok(None));
     assert_eq!(fleet.store.waits(None, 0).await, Ok(vec![]));
@@ -277,7 +277,7 @@ pub(super) async fn the_end_forgets_the_wait(place: impl Place) {
 pub(super) async fn paused_is_noted_until_it_goes_on(place: impl Place) {
     let fleet = Fleet::new(place);
     let seat = fleet.slotted("a", "a").await;
-    fleet.suspend(seat, webhook(&[], None, json!({}))).await;
+    fleet.suspend(seat, webhook(&[], None, &json!({}))).await;
     let paused = async || fleet.store.wait_of(seat.key).await.unwrap().map(|wait| wait.paused);
     assert_eq!(paused().await, Some(true));
     fleet.store.set_paused(seat, false).await.unwrap();
@@ -296,12 +296,12 @@ pub(super) async fn waits_are_listed_by_number(place: impl Place) {
     let fleet = Fleet::new(place);
     for id in ["a", "b"] {
         let seat = fleet.slotted(id, "x").await;
-        fleet.suspend(seat, webhook(&["github"], Some("push"), json!({"a\\.b.c": 5, "n": null}))).await;
+        fleet.suspend(seat, webhook(&["github"], Some("push"), &json!({"a\\.b.c": 5, "n": null}))).await;
     }
     let all = fleet.store.waits(Some("/p".into()), 0).await.unwrap();
     let ids: Vec<_> = all.iter().map(|wait| wait.session.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
-    assert_eq!(all[0].on, webhook(&["github"], Some("push"), json!({"n": null, "a\\.b.c": "5"})));
+    assert_eq!(all[0].on, webhook(&["github"], Some("push"), &json!({"n": null, "a\\.b.c": "5"})));
     assert_eq!((all[0].call.as_str(), all[0].words.as_str(), all[0].agent.as_str()), ("s/1/0", "something", "x"));
     assert_eq!(fleet.store.waits(Some("/p".into()), all[0].id).await, Ok(all[1..].to_vec()));
     assert_eq!(fleet.store.waits(Some("/q".into()), 0).await, Ok(vec![]));
