@@ -373,7 +373,7 @@ impl<'a> Drive<'a> {
         let (left, conclusion) = match sandbox {
             Some(sandbox) => {
                 let conclusion = self.life.copy_out(&sandbox, &copies, conclusion).await;
-                (Left::Sandbox(sandbox), conclusion)
+                (Left::Sandbox(Box::new(sandbox)), conclusion)
             }
             // It was not made, or not found any more, or had not arrived.
             None => (Left::Named(self.name), conclusion),

@@ -254,8 +254,8 @@ impl World {
             }
         }
         let rules = Rules {
-            lock_timeout: Duration::from_secs(60),
-            wait_timeout: Duration::from_secs(60),
+            lock_timeout: Duration::from_mins(1),
+            wait_timeout: Duration::from_mins(1),
             max_suspended: 9,
             max_call_depth: 3,
             sources: vec![("hub".to_owned(), "github".to_owned())],

@@ -16,6 +16,7 @@ use crate::store::{CallsAfter, End, EventRow, Generation, NewEvent, Seat, Sessio
 
 /// What happened in a session.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "the largest comes once in a journal, and few events are held at a time")]
 pub enum Event {
     /// It was created: all that it needs to be driven.
     Started(Started),

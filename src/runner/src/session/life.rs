@@ -108,7 +108,7 @@ pub(crate) async fn live(
         Err(conclusion) => conclusion,
     };
     let conclusion = life.copy_out(&sandbox, &plan.copy_out, conclusion).await;
-    life.end(Left::Sandbox(sandbox), conclusion).await
+    life.end(Left::Sandbox(Box::new(sandbox)), conclusion).await
 }
 
 /// A recorded session that this process drives.
@@ -128,7 +128,7 @@ pub(super) enum Left {
     /// Nothing.
     Nothing,
     /// All of it.
-    Sandbox(Sandbox),
+    Sandbox(Box<Sandbox>),
     /// Perhaps a container of this name, and the folder.
     Named(String),
 }

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn tool(id: &str, tool: &str, args: Value) -> Value {
+fn tool(id: &str, tool: &str, args: &Value) -> Value {
     json!({"id": id, "tool": tool, "args": args})
 }
 
 fn lock(id: &str, resource: &str) -> Value {
-    tool(id, "acquire_lock", json!({"resource_key": resource}))
+    tool(id, "acquire_lock", &json!({"resource_key": resource}))
 }
 
 fn wait(id: &str) -> Value {
-    tool(id, "wait_for_trigger", json!({"type": "webhook", "event": "push"}))
+    tool(id, "wait_for_trigger", &json!({"type": "webhook", "event": "push"}))
 }
 
 /// An event that wakes whoever waits for a push.
@@ -38,7 +38,7 @@ fn calls_of_a_turn_keep_their_order() {
             wait("w"),
             lock("a", "lock://one"),
             bash("b", "later 1"),
-            tool("r", "release_lock", json!({"resource_key": "lock://one"})),
+            tool("r", "release_lock", &json!({"resource_key": "lock://one"})),
             lock("c", "lock://two"),
         ];
         let turns = json!([
@@ -63,7 +63,7 @@ fn calls_of_a_turn_keep_their_order() {
 
 /// Answers the call that waited as the driver's start does.
 async fn finish_wait(world: &World) {
-    assert!(super::drive::answer_wait(&world.store, world.seat).await.unwrap());
+    assert!(crate::session::drive::answer_wait(&world.store, world.seat).await.unwrap());
 }
 
 /// S-WAIT-11: a second wait of the same turn begins when the first is over.
@@ -194,7 +194,7 @@ fn a_kill_waits_for_nothing() {
 fn a_lost_lock_is_told_at_the_next_call() {
     test(|| async {
         let mut world = World::new().await;
-        let short = tool("a", "acquire_lock", json!({"resource_key": "lock://one", "ttl_seconds": 0.001}));
+        let short = tool("a", "acquire_lock", &json!({"resource_key": "lock://one", "ttl_seconds": 0.001}));
         let turns = json!([{"calls": [short]}, {"calls": [bash("b", "later x")]}, {"calls": [bash("c", "say y")]}, {"text": "${b.text}|${c.text}"}]);
         let end = world.run(turns).await;
         assert_eq!(end.text, "[your lock of lock://one/ has expired: somebody else may hold it now]\nx|y");
