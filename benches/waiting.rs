@@ -68,7 +68,7 @@ async fn all(place: &Place) -> anyhow::Result<Vec<Figure>> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = processor_time(&daemon)?;
     tokio::time::sleep(WATCHED).await;
-    let used = processor_time(&daemon)? - before;
+    let used = processor_time(&daemon)?.saturating_sub(before);
     let (memory, threads) = (status(&daemon, "VmRSS:")? / 1024.0, status(&daemon, "Threads:")?);
     fleet.clear().await?;
     daemon.stop()?;

@@ -81,6 +81,8 @@ points! { visit;
     commit_release_lock_after = "commit.release_lock.after",
     commit_call_agent_before = "commit.call_agent.before",
     commit_call_agent_after = "commit.call_agent.after",
+    commit_check_call_before = "commit.check_call.before",
+    commit_check_call_after = "commit.check_call.after",
     commit_return_value_before = "commit.return_value.before",
     commit_return_value_after = "commit.return_value.after",
     commit_set_status_before = "commit.set_status.before",

@@ -37,7 +37,12 @@ fn two_projects_share_a_state_directory() {
 #[test]
 fn the_next_start_takes_up_what_a_dead_one_left() {
     let gate = Gate::new();
-    let turns = json!([bash("one", "echo x >>/tmp/n"), gate.turn("hold"), bash("two", "cat /tmp/n"), say("done")]);
+    let turns = json!([
+        bash("one", "echo x >>/tmp/n"),
+        gate.turn("hold"),
+        call("two", "read", &json!({"path": "/tmp/n"})),
+        say("done")
+    ]);
     let place = Place::fleet("", &[("works", "", turns), ("next", "", json!([gate.turn("hold"), say("done")]))]);
     let dead = Session::of(place.command(["start", "--agent", "works", "--json"]));
     gate.reached();
@@ -52,7 +57,7 @@ fn the_next_start_takes_up_what_a_dead_one_left() {
         place.run(["resume", &session]).exits(0);
     }
     assert_eq!(place.ended(&session), "done");
-    assert_eq!(place.answer(&session, "two"), json!("x\n"));
+    assert_eq!(place.answer(&session, "two").as_str().map(str::trim), Some("x"));
     place.assert_nothing_left();
 }
 

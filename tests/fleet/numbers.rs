@@ -23,7 +23,7 @@ fn numbers_have_ranges() {
     ];
     for (line, key) in wrong {
         let place = Place::fleet(line, &[("one", "", json!([say("done")]))]);
-        place.run(["validate"]).exits(2).complains(key);
+        place.run(["validate"]).exits(2).prints(key);
     }
 }
 

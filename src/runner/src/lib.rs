@@ -8,6 +8,7 @@ pub mod duration;
 pub mod embedded;
 pub mod exit;
 pub mod fleet;
+pub mod gateway;
 pub mod model;
 pub mod observe;
 pub mod project;

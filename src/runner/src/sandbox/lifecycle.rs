@@ -61,6 +61,8 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// [`Sandbox::stop`] removes it.
 #[derive(Debug)]
 pub struct Sandbox {
+    /// The first to go: the end of the link must not look like a broken rule.
+    watching: Watching,
     engine: Engine,
     id: String,
     folder: SessionFolder,
@@ -73,7 +75,6 @@ pub struct Sandbox {
     copies: AtomicU64,
     staged: Option<String>,
     notices: Vec<String>,
-    watching: AbortHandle,
 }
 
 /// A container whose PID 1 is known and has not said hello.
@@ -214,7 +215,8 @@ impl Sandbox {
             orphan_grace,
             gid,
         };
-        let watching = tokio::spawn(watch(init, Arc::clone(&link.shared), engine.clone(), id.clone())).abort_handle();
+        let watch = tokio::spawn(watch(init, Arc::clone(&link.shared), engine.clone(), id.clone()));
+        let watching = Watching(Some(watch.abort_handle()));
         link.expect(pid, terms);
         let facts = tokio::select! {
             biased;
@@ -222,10 +224,17 @@ impl Sandbox {
                 let late = Gone::new(GoneKind::Stuck, format!("its PID 1 was not ready within {} s", READY.as_secs()));
                 link.end(late.clone());
                 Err(late)
-            })?,
+            }),
             error = still_frozen(thawing) => {
                 // It is whole and can be taken up later, so nothing may kill it.
-                watching.abort();
+                return Err(error.into());
+            }
+        };
+        let facts = match facts {
+            Ok(facts) => facts,
+            Err(error) => {
+                // It broke a rule or never came: the watch kills it.
+                watching.go_on();
                 return Err(error.into());
             }
         };
@@ -330,7 +339,7 @@ impl Sandbox {
 
     /// Kills and removes the container, verified, and removes the folder. May be called again after a failure.
     pub async fn stop(&self) -> Result<(), EngineError> {
-        self.watching.abort();
+        self.watching.stop();
         self.link.end(Gone::new(GoneKind::Stopped, "it was stopped"));
         self.engine.end(&self.id).await?;
         remove_folder(self.folder.path()).await;
@@ -376,7 +385,7 @@ impl Sandbox {
     /// Ends the link as the death of this process would, and leaves the container alone.
     #[cfg(test)]
     pub(super) fn break_link(&self) {
-        self.watching.abort();
+        self.watching.stop();
         self.link.end(Gone::new(GoneKind::Stopped, "the runner died"));
     }
 
@@ -401,9 +410,27 @@ impl Sandbox {
     }
 }
 
-impl Drop for Sandbox {
+/// The watch that kills a sandbox which broke the rules. It ends with its holder, also with one that is given up before
+/// PID 1 has said hello: a runner that leaves then leaves the container as it is.
+#[derive(Debug)]
+struct Watching(Option<AbortHandle>);
+
+impl Watching {
+    fn stop(&self) {
+        if let Some(watch) = &self.0 {
+            watch.abort();
+        }
+    }
+
+    /// Lets it do its work without a holder.
+    fn go_on(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Watching {
     fn drop(&mut self) {
-        self.watching.abort();
+        self.stop();
     }
 }
 
