@@ -61,6 +61,8 @@ answer      Done: the greeting has this many words: 4
     insta::assert_snapshot!(run(&["logs", id]), @r#"
 TIME started    hello
 TIME informed   runner
+  slot: after TIME
+TIME informed   runner
   container: ID
   staged: ID
 TIME assistant  turn 1 · 0 tokens in, 0 out
@@ -165,7 +167,7 @@ error: PROJECT/config.toml:1:12: `maxTurns` must be a whole number from 1 up, no
 error: PROJECT/agents/worker/config.toml:1:11: `models` names "scrip", which the project does not have
   hint: did you mean `script`?
 error: PROJECT/agents/worker/config.toml:2:1: unknown key `colour`
-  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens
+  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens, scale, maxWorkQueueSize, waitTimeout, onCallerExit, onSandboxLost, schedule, timezone
 warning: PROJECT/config.toml: the model `far` has no key of mistral on this machine
   hint: set MISTRAL_API_KEY, or write it to PLACE/runner/credentials/mistral_key/default/token (mode 0600)
 error: PROJECT/none.json: No such file or directory (os error 2)
