@@ -11,9 +11,9 @@ use nix::unistd::geteuid;
 use super::{Finding, Usable};
 use crate::embedded::TOOLBOX_SHA256;
 use crate::session::owner;
-use crate::session::recovery::is_finished;
+use crate::session::recovery::{goes_on, is_finished};
 use crate::state::State;
-use crate::store::{SessionFilter, Status, Store, StoreError};
+use crate::store::{SessionFilter, SessionState, Status, Store, StoreError};
 
 /// A file that is being written is younger.
 const UNFINISHED: Duration = Duration::from_hours(1);
@@ -21,10 +21,12 @@ const UNFINISHED: Duration = Duration::from_hours(1);
 /// What is left.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
-    /// Sessions whose runner died, or whose sandbox could not be removed: recovery removes what they have.
+    /// Sessions without a mind whose runner died, or whose sandbox could not be removed: recovery removes what they have.
     pub(super) sessions: Vec<String>,
     /// Sandboxes that were kept on purpose and run.
     pub(super) kept: usize,
+    /// Sessions whose runner died or left, and that go on with the next one: no leftovers.
+    pub(super) going_on: usize,
     /// Containers with our token of a session that the store does not know, and their sessions.
     pub(super) containers: Vec<(String, String)>,
     /// Containers with our token of sessions that were cleaned up before they appeared.
@@ -51,6 +53,10 @@ pub(super) async fn examine(state: Option<&State>, store: Option<&Arc<dyn Store>
     let nothing = seen.is_empty();
     if nothing {
         seen.push("none".to_owned());
+    }
+    if left.going_on > 0 {
+        let how = "`runner serve` or `runner resume` goes on with them";
+        seen.push(format!("{} × session whose runner is gone ({how})", left.going_on));
     }
     if left.kept > 0 {
         seen.push(format!("{} kept on purpose (`runner ps --all`)", left.kept));
@@ -91,7 +97,13 @@ impl Leftovers {
             if owner::is_alive(state, &session.owner).unwrap_or(true) {
                 continue;
             }
-            if session.end.is_some() && session.keep && (engine.is_none() || running.contains(session.id.as_str())) {
+            if goes_on(&session) {
+                // One that is queued or waits needs no runner now.
+                left.going_on += usize::from(session.state == SessionState::Active);
+            } else if session.end.is_some()
+                && session.keep
+                && (engine.is_none() || running.contains(session.id.as_str()))
+            {
                 left.kept += 1;
             } else {
                 left.sessions.push(session.id);

@@ -17,7 +17,7 @@ use super::journal::{Event, Image, Journal, Returned, Status, Suspended, ToolFin
 use super::progress::{Progress, Watcher};
 use crate::fleet::Member;
 use crate::store::{NewEvent, StoreError};
-use crate::tools::{Among, Context, Finish, Hands, Note, Noter, Ready, Registry, Said, ToolResult, ToolSession};
+use crate::tools::{Among, Context, Finish, Hands, Note, Noter, Order, Ready, Registry, Said, ToolResult, ToolSession};
 
 /// What every call of a session is made with.
 #[derive(Clone, Copy)]
@@ -100,11 +100,11 @@ impl Caller<'_> {
         };
         let result = match said {
             Said::Result(result) => {
-                let result = telling(result, lost.as_deref());
+                let result = telling(result, lost.as_deref(), self.answers_in_json(name));
                 self.journal.record_later(&finished(&key, name, &result, begun)).await;
                 result
             }
-            Said::Recorded(result) => telling(result, lost.as_deref()),
+            Said::Recorded(result) => telling(result, lost.as_deref(), self.answers_in_json(name)),
             Said::Suspended => return Ok(None),
         };
         self.held.note(&result.details);
@@ -119,6 +119,11 @@ impl Caller<'_> {
         Ok(Some(result))
     }
 
+    /// True for the scheduler tools, which are the ones that have an order.
+    fn answers_in_json(&self, name: &str) -> bool {
+        self.registry.order(name) != Order::AtOnce
+    }
+
     async fn run(
         &self,
         ready: Ready<'_>,
@@ -128,8 +133,9 @@ impl Caller<'_> {
         begun: Instant,
     ) -> Result<Said, StoreError> {
         let (call, name) = (key.to_owned(), order.name.to_owned());
+        let json = self.answers_in_json(order.name);
         let finish: Finish = Arc::new(move |result: &ToolResult| {
-            finished(&call, &name, &telling(result.clone(), lost.as_deref()), begun).to_row()
+            finished(&call, &name, &telling(result.clone(), lost.as_deref(), json), begun).to_row()
         });
         let note: Noter = Arc::new(noted);
         let fleet = self.member.map(|member| Among {

@@ -790,7 +790,7 @@ fn a_lost_lock_is_told_at_the_next_call() {
         let short = tool("a", "acquire_lock", json!({"resource_key": "lock://one", "ttl_seconds": 0.001}));
         let turns = json!([{"calls": [short]}, {"calls": [bash("b", "later x")]}, {"calls": [bash("c", "say y")]}, {"text": "${b.text}|${c.text}"}]);
         let end = world.run(turns).await;
-        assert_eq!(end.text, "[your lock of lock://one has expired: somebody else may hold it now]\nx|y");
+        assert_eq!(end.text, "[your lock of lock://one/ has expired: somebody else may hold it now]\nx|y");
         world.take_over().await;
         let events = load(&*world.store, world.key).await.unwrap();
         let held = Held::default();

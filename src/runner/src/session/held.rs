@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::store::{Store, StoreError};
 use crate::tools::ToolResult;
 
-/// The member of a result's details that says which lost lock the model was told of.
+/// The member that says which lost lock the model was told of: of a result in JSON, and of every result's details.
 const TOLD: &str = "lost_lock";
 
 /// A lock by what results in the journal say of it.
@@ -36,13 +36,18 @@ impl Held {
     }
 }
 
-/// A result that also says that this lock is lost.
-pub(crate) fn telling(mut result: ToolResult, lost: Option<&str>) -> ToolResult {
-    if let Some(resource) = lost {
+/// A result that also says that this lock is lost: in words before a text, as a member of an `object` in JSON.
+pub(crate) fn telling(mut result: ToolResult, lost: Option<&str>, object: bool) -> ToolResult {
+    let Some(resource) = lost else { return result };
+    let members = Some(&result.text).filter(|_| object).and_then(|text| serde_json::from_str(text).ok());
+    if let Some(Value::Object(mut members)) = members {
+        members.insert(TOLD.to_owned(), resource.into());
+        result.text = Value::Object(members).to_string();
+    } else {
         let words = "[your lock of {} has expired: somebody else may hold it now]".replace("{}", resource);
         result.text = format!("{words}\n{}", result.text);
-        mark(&mut result.details, resource);
     }
+    mark(&mut result.details, resource);
     result
 }
 
@@ -85,13 +90,26 @@ mod tests {
         }
     }
 
+    /// A scheduler tool's result stays JSON; what a command printed is its own.
+    #[test]
+    fn a_result_in_json_stays_so() {
+        let result = |text: &str| ToolResult { text: text.to_owned(), ..ToolResult::default() };
+        let told = |text: &str, object| telling(result(text), Some("lock://a"), object);
+        assert_eq!(told(r#"{"released":false}"#, true).text, r#"{"released":false,"lost_lock":"lock://a"}"#);
+        assert_eq!(told(r#"{"released":false}"#, true).details, json!({"lost_lock": "lock://a"}));
+        for (text, object) in [(r#"{"released":false}"#, false), ("no JSON", true), ("[1]", true)] {
+            let words = "[your lock of lock://a has expired: somebody else may hold it now]";
+            assert_eq!(told(text, object).text, format!("{words}\n{text}"));
+        }
+    }
+
     #[test]
     fn a_result_says_so_in_words_and_in_its_details() {
         let result = ToolResult { text: "x".to_owned(), details: json!({"kept": "/tmp/a"}), ..ToolResult::default() };
-        assert_eq!(telling(result.clone(), None), result);
-        let told = telling(result, Some("lock://a"));
+        assert_eq!(telling(result.clone(), None, false), result);
+        let told = telling(result, Some("lock://a"), false);
         assert_eq!(told.text, "[your lock of lock://a has expired: somebody else may hold it now]\nx");
         assert_eq!(told.details, json!({"kept": "/tmp/a", "lost_lock": "lock://a"}));
-        assert_eq!(telling(ToolResult::default(), Some("a")).details, json!({"lost_lock": "a"}));
+        assert_eq!(telling(ToolResult::default(), Some("a"), false).details, json!({"lost_lock": "a"}));
     }
 }

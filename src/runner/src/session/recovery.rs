@@ -130,7 +130,8 @@ pub enum RecoveryError {
     Engine(#[source] EngineFailure),
 }
 
-/// Finds sessions that nobody drives any more and nobody can go on with (they hold no slot of a fleet), removes their containers and folders, and records their end.
+/// Finds sessions that nobody drives any more and nobody can go on with, removes their containers and folders, and
+/// records their end.
 pub async fn recover(
     store: &Arc<dyn Store>,
     state: &State,
@@ -143,9 +144,7 @@ pub async fn recover(
     let filter = SessionFilter { status: Status::Unfinished, ..SessionFilter::default() };
     let mut lost = Vec::new();
     for session in store.sessions(filter).await? {
-        // One that takes part in its project's fleet goes on, driven by whoever serves the project next.
-        let goes_on = session.slotted && session.end.is_none();
-        if !goes_on && !owner::is_alive(state, &session.owner)? {
+        if !goes_on(&session) && !owner::is_alive(state, &session.owner)? {
             lost.push(session);
         }
     }
@@ -213,6 +212,11 @@ pub async fn recover_session(
     let ground = Ground { store, state, me, containers };
     ground.recover_one(&found, &session, detach, &mut done).await?;
     Ok(Some(done))
+}
+
+/// True when the session takes part in its project's fleet: whoever serves the project next goes on with it.
+pub fn goes_on(session: &Session) -> bool {
+    session.slotted && session.end.is_none()
 }
 
 /// True while somebody works on the session: on its turns, or on what is left of it after its end.

@@ -7,6 +7,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Blob, Container, Generation, NewEvent, NewSession, OwnerId, SessionKey, SessionState, StoreError};
 
+/// Most tokens that are counted of a session: the sums over a tree of a million such sessions still fit.
+const MOST_TOKENS: i64 = i64::MAX >> 20;
+
 /// A writing verb.
 pub(super) enum Operation {
     Create {
@@ -283,8 +286,12 @@ pub(super) fn append(
             .execute(params![key.0, blob.id().bytes()])?;
     }
     if event.tokens > 0 {
-        db.prepare_cached("UPDATE sessions SET tokens = tokens + ?2 WHERE key = ?1")?
-            .execute(params![key.0, i64::try_from(event.tokens).unwrap_or(i64::MAX)])?;
+        let tokens = i64::try_from(event.tokens).unwrap_or(MOST_TOKENS).min(MOST_TOKENS);
+        db.prepare_cached("UPDATE sessions SET tokens = min(tokens + ?2, ?3) WHERE key = ?1")?.execute(params![
+            key.0,
+            tokens,
+            MOST_TOKENS
+        ])?;
     }
     Ok(i64::try_from(seq).expect("32 bits"))
 }

@@ -305,6 +305,13 @@ pub(super) async fn tokens_are_summed_over_the_tree(place: impl Place) {
     let alone = fleet.active("alone", "a").await;
     assert_eq!(fleet.store.tree_tokens(alone.key).await, Ok((0, None)));
     assert!(fleet.store.tree_tokens(SessionKey(99)).await.is_err());
+    // However many a provider says it has used: the count stops, the session does not.
+    for _ in 0..2 {
+        fleet.store.append(root.key, root.generation, tokens(u64::MAX)).await.unwrap();
+        fleet.store.append(b.key, b.generation, tokens(u64::MAX)).await.unwrap();
+    }
+    let (used, _) = fleet.store.tree_tokens(b.key).await.unwrap();
+    assert!(used > 1 << 40, "{used}");
 }
 
 /// S-STATUS-1
