@@ -6,12 +6,16 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 
 use crate::state::{State, StateError};
+
+/// How long a seat may still be held by a process that is going.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The right to serve a project, until it is dropped.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ impl Seat {
             let path = path.clone();
             move |source| SeatError::File { step, path, source }
         };
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let file = open(&path, true).map_err(failed("open"))?;
             let errno = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -69,8 +74,8 @@ impl Seat {
                 Err((_, errno)) => errno,
             };
             match errno {
-                // Somebody may only be looking, for a moment.
-                Errno::EWOULDBLOCK if !is_served(state, project)? => {}
+                // Somebody may only be looking, for a moment, and a process that was killed is not gone at once.
+                Errno::EWOULDBLOCK if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
                 Errno::EWOULDBLOCK => {
                     let pid = served_by(state, project)?;
                     return Err(SeatError::Taken { project: project.to_owned(), pid });

@@ -146,7 +146,7 @@ impl Client {
             Err(_) => {
                 let who = pid.map_or_else(|| "the process".to_owned(), |pid| format!("process {pid}"));
                 let what = format!("{who} that serves it has not answered within {} s", self.deadline.as_secs_f32());
-                return Err(self.failure(&what, "look at its log, or end it and start `runner serve` again"));
+                return Err(self.failure(&what, "look at its log, or end it and start `runner serve` again; what was asked may still have been done"));
             }
         };
         if status.is_success() {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Most connections at once; others wait in the socket's backlog.
-const MAX_CONNECTIONS: usize = 128;
+const MAX_CONNECTIONS: usize = 256;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]

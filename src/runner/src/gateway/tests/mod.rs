@@ -157,6 +157,11 @@ impl Stage {
         answer
     }
 
+    /// Waits until the dispatcher has done what it was asked: it answers in the order in which it hears.
+    async fn heard(&self) {
+        self.client().await.start(&NewStart { agent: "a".to_owned(), ..NewStart::default() }).await.unwrap();
+    }
+
     async fn queue(&self, agent: &str) -> Session {
         queue(&*self.store, &self.project, agent).await
     }

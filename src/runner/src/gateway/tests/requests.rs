@@ -76,6 +76,7 @@ async fn stop_and_kill_are_asked_for_in_the_store() {
         let hows = futures_util::future::try_join_all(requests).await.unwrap();
         let hows: Vec<StopHow> = hows.into_iter().map(|request| request.unwrap().how).collect();
         assert_eq!(hows, [StopHow::Orderly, StopHow::Kill]);
+        stage.heard().await;
         assert_eq!(stage.control.told.get().nudges, 2);
         let shown = stage.get(&format!("/sessions/{}", one.id)).await;
         assert!(shown["stop_requested_by"].is_string());
@@ -138,8 +139,7 @@ async fn agents_and_the_project_are_paused() {
         assert_eq!(paused().await, (json!(false), json!([])));
         client.drain().await.unwrap();
         client.nudge().await.unwrap();
-        // In the order in which they came: this answer says that those before it are done.
-        client.start(&NewStart { agent: "a".to_owned(), ..NewStart::default() }).await.unwrap();
+        stage.heard().await;
         assert_eq!(stage.control.told.get(), Told { nudges: 5, drains: 1 });
         assert_eq!(stage.get("/locks").await, json!({"locks": []}));
         assert_eq!(stage.get("/calls").await, json!({"calls": []}));
