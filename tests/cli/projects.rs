@@ -40,8 +40,8 @@ done: the agent is done
 4 turns, 3 tool calls (0 failed), TIME; container ID is gone; exit code 0
 "#);
     insta::assert_snapshot!(run(&["ps", "--all"]), @"
-SESSION   AGENT  STATE  STARTED              TOOK
-SESSION  hello  done   TIME  TIME
+SESSION   AGENT  STATE  STARTED              AGE     TOKENS  LOCK  STATUS
+SESSION  hello  done   TIME  TIME  0
 ");
     let listed = place.run(["ps", "--all", "--json"]).exits(0).json();
     let id = listed[0]["session"].as_str().expect("an id");

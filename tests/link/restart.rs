@@ -14,8 +14,8 @@ fn the_calls_of_a_crash_are_taken_up() {
     place.script(&json!([
         {"calls": [{"id": "a", "tool": "bash", "args": {"command": "echo one"}}]},
         {"calls": [
-            {"id": "b", "tool": "bash", "args": {"command": format!("{}; echo two", one.command()), "timeout": 1000}},
-            {"id": "c", "tool": "bash", "args": {"command": format!("{}; echo three", two.command()), "timeout": 1000}}
+            {"id": "b", "tool": "bash", "args": {"command": format!("{{ {}; }} 2>/dev/null; echo two", one.command()), "timeout": 1000}},
+            {"id": "c", "tool": "bash", "args": {"command": format!("{{ {}; }} 2>/dev/null; echo three", two.command()), "timeout": 1000}}
         ]},
         {"text": "${b.text}${c.text}"}
     ]));
