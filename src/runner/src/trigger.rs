@@ -78,6 +78,8 @@ impl Filter {
             filter.push((Path::parse(path).ok_or_else(|| FilterError::Path(path.clone()))?, scalar));
         }
         filter.sort();
+        // One path can be written in two ways.
+        filter.dedup();
         Ok(Filter(filter))
     }
 
