@@ -143,7 +143,6 @@ impl Fleet {
             since: 0,
             most: 50,
             words: "any event from github".into(),
-            active_ms: 0,
         };
         store.wait(seat, wait, Lines::none()).await.unwrap();
         store.set_paused(seat, true).await.unwrap();
