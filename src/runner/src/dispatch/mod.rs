@@ -156,6 +156,11 @@ impl<D: Drive + 'static> Dispatch<D> {
         self.nudge.notify_one();
     }
 
+    /// Looks for work now, and not when it hears of a change.
+    pub(crate) fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
     fn store(&self) -> &dyn Store {
         &*self.ground.store
     }
