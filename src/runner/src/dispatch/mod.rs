@@ -135,6 +135,8 @@ impl<D: Drive + 'static> Dispatch<D> {
             () = self.keep_schedules() => {}
             () = self.forget() => {}
         }
+        // One of the loops may have been at it.
+        self.remove_sandboxes().await;
     }
 
     /// Takes no new work but what the call trees at work need to come to their ends; [`Dispatch::run`] returns when the

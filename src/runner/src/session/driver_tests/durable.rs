@@ -63,7 +63,7 @@ fn calls_of_a_turn_keep_their_order() {
 
 /// Answers the call that waited as the driver's start does.
 async fn finish_wait(world: &World) {
-    assert!(super::drive::answer_wait(&world.store, world.seat).await.unwrap());
+    assert!(crate::session::drive::answer_wait(&world.store, world.seat).await.unwrap());
 }
 
 /// S-WAIT-11: a second wait of the same turn begins when the first is over.
