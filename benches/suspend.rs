@@ -88,6 +88,5 @@ fn request(number: usize) -> WaitRequest {
         since: 0,
         most: u32::MAX,
         words: "an event".to_owned(),
-        active_ms: 0,
     }
 }

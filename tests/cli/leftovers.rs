@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::harness::script::Gate;
 use crate::harness::{Place, Ran, engine, engine_with, long_sleep, processes, until};
 
 fn doctor(place: &Place, more: &[&str]) -> Value {
@@ -20,17 +21,17 @@ fn seen(report: &Value) -> String {
     format!("{}: {}", check["level"].as_str().expect("a level"), check["seen"].as_str().expect("a text"))
 }
 
-/// CLI-19: a session whose runner was killed: named without `--fix`, ended and removed with it.
+/// CLI-19: calls of `runner tool` whose runner was killed: named without `--fix`, ended and removed with it.
 #[test]
 fn sessions_of_dead_runners() {
     let place = Place::new();
     let sleep = long_sleep();
-    place.script(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": sleep, "timeout": 1000}}]}]));
-    let mut session = place.start(&[]);
-    let id = session.id();
+    let mut desk = place.desk();
+    desk.send("bash", &json!({"command": sleep, "timeout": 1000}));
     until("it works", || !processes(&sleep).is_empty());
+    let id = place.run(["ps", "--json"]).exits(0).json()[0]["session"].as_str().expect("an id").to_owned();
     assert_eq!(seen(&doctor(&place, &[])), "ok: none", "one at work is no leftover");
-    session.crash();
+    desk.kill();
     let report = doctor(&place, &[]);
     assert_eq!(seen(&report), "warning: 1 × session whose runner died or whose sandbox is still there");
     assert_eq!(place.containers().len(), 1, "a look removes nothing");
@@ -38,6 +39,32 @@ fn sessions_of_dead_runners() {
     assert_eq!(report["fixed"], json!([format!("ended session {id}, whose runner had died")]));
     assert_eq!(seen(&report), "ok: none");
     assert_eq!(place.show(&id)["cause"], "runner_died");
+    place.assert_clean();
+}
+
+/// CLI-19: an agent's session whose runner was killed is no leftover: the next runner goes on with it.
+#[test]
+fn sessions_that_go_on() {
+    let place = Place::new();
+    let gate = Gate::new();
+    place.script(&json!([gate.turn("long"), {"text": "done"}]));
+    let queued = place.detach("worker");
+    assert_eq!(seen(&doctor(&place, &["--fix"])), "ok: none", "one that is queued needs no runner now");
+    place.run(["stop", &queued]).exits(0);
+    let mut session = place.start(&[]);
+    let id = session.id();
+    gate.reached();
+    session.crash();
+    for more in [&[][..], &["--fix"]] {
+        let report = doctor(&place, more);
+        let gone = "1 × session whose runner is gone (`runner serve` or `runner resume` goes on with them)";
+        assert_eq!(seen(&report), format!("ok: none; {gone}"));
+    }
+    assert_eq!((place.show(&id)["state"].clone(), place.containers().len()), (json!("runner_died"), 1));
+    gate.open();
+    place.run(["resume", &id]).exits(0);
+    assert_eq!(seen(&doctor(&place, &[])), "ok: none");
+    assert_eq!(place.show(&id)["cause"], "done");
     place.assert_clean();
 }
 

@@ -40,8 +40,8 @@ done: the agent is done
 4 turns, 3 tool calls (0 failed), TIME; container ID is gone; exit code 0
 "#);
     insta::assert_snapshot!(run(&["ps", "--all"]), @"
-SESSION   AGENT  STATE  STARTED              TOOK
-SESSION  hello  done   TIME  TIME
+SESSION   AGENT  STATE  STARTED              AGE     TOKENS  LOCK  STATUS
+SESSION  hello  done   TIME  TIME  0
 ");
     let listed = place.run(["ps", "--all", "--json"]).exits(0).json();
     let id = listed[0]["session"].as_str().expect("an id");
@@ -60,6 +60,8 @@ answer      Done: the greeting has this many words: 4
 ");
     insta::assert_snapshot!(run(&["logs", id]), @r#"
 TIME started    hello
+TIME informed   runner
+  slot: after TIME
 TIME informed   runner
   container: ID
   staged: ID
@@ -165,7 +167,7 @@ error: PROJECT/config.toml:1:12: `maxTurns` must be a whole number from 1 up, no
 error: PROJECT/agents/worker/config.toml:1:11: `models` names "scrip", which the project does not have
   hint: did you mean `script`?
 error: PROJECT/agents/worker/config.toml:2:1: unknown key `colour`
-  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens
+  hint: known here: models, params, local, timeout, bashTimeout, maxTurns, maxTokens, scale, maxWorkQueueSize, waitTimeout, onCallerExit, onSandboxLost, schedule, timezone
 warning: PROJECT/config.toml: the model `far` has no key of mistral on this machine
   hint: set MISTRAL_API_KEY, or write it to PLACE/runner/credentials/mistral_key/default/token (mode 0600)
 error: PROJECT/none.json: No such file or directory (os error 2)

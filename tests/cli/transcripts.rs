@@ -333,7 +333,7 @@ For more information, try '--help'.
 exit code 2
 ");
     insta::assert_snapshot!(said(&["ps", "--all"]), @"
-SESSION  AGENT  STATE  STARTED  TOOK
+SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS
 exit code 0
 ");
     let mut command = place.command(["ps"]);

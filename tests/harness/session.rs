@@ -91,6 +91,20 @@ impl Session {
         }
     }
 
+    /// Waits for the next line on standard error.
+    #[track_caller]
+    pub(crate) fn complaint(&mut self) -> String {
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        let mut line = Vec::new();
+        // Byte by byte, so that what comes after it is left for the end.
+        while line.last() != Some(&b'\n') {
+            let mut byte = [0];
+            stderr.read_exact(&mut byte).expect("a whole line");
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("it prints UTF-8")
+    }
+
     /// Waits for the next event of `--json` of this kind.
     #[track_caller]
     pub(crate) fn event(&mut self, kind: &str) -> Value {

@@ -1,27 +1,37 @@
-//! The runner dies in mid-command, and the next one ends what it left.
+//! The runner dies in mid-command, and the next one goes on with what it left.
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, long_sleep, processes, processes_with, until};
+use crate::harness::script::Gate;
+use crate::harness::{Place, Session, long_sleep, processes, processes_with, until};
 
-/// Calls that were under way when the runner died are in the journal as begun and never as ended: what they did is
-/// unknown. What had ended before is whole.
+/// Calls that were under way when the runner died go on in the container, and the next runner takes them up: the journal
+/// tells each once, begun by the one runner and ended by the other. What had ended before is whole.
 #[test]
-fn the_journal_of_a_crash_says_what_is_unknown() {
+fn the_calls_of_a_crash_are_taken_up() {
     let place = Place::new();
-    let sleep = long_sleep();
+    let (one, two) = (Gate::new(), Gate::new());
     place.script(&json!([
         {"calls": [{"id": "a", "tool": "bash", "args": {"command": "echo one"}}]},
         {"calls": [
-            {"id": "b", "tool": "bash", "args": {"command": sleep, "timeout": 1000}},
-            {"id": "c", "tool": "bash", "args": {"command": format!("{sleep}; echo never"), "timeout": 1000}}
-        ]}
+            {"id": "b", "tool": "bash", "args": {"command": format!("{{ {}; }} 2>/dev/null; echo two", one.command()), "timeout": 1000}},
+            {"id": "c", "tool": "bash", "args": {"command": format!("{{ {}; }} 2>/dev/null; echo three", two.command()), "timeout": 1000}}
+        ]},
+        {"text": "${b.text}${c.text}"}
     ]));
     let mut session = place.start(&[]);
     let id = session.id();
-    until("both run", || processes(&sleep).len() == 2);
+    one.reached();
+    two.reached();
     session.crash();
-    place.drive().exits(0);
+    // This one ends while nobody listens.
+    one.open();
+    let next = Session::of(place.command(["resume", &id, "--json"]));
+    until("it is taken up", || place.kinds(&id, "resumed") == 1);
+    two.open();
+    let ran = next.end();
+    let last = ran.exits(0).json_lines().pop().expect("events");
+    assert_eq!((&last["cause"], &last["text"]), (&json!("done"), &json!("two\nthree\n")));
     let events: Vec<Value> = place
         .events(&id)
         .iter()
@@ -35,16 +45,22 @@ fn the_journal_of_a_crash_says_what_is_unknown() {
         json!([
             ["started", null],
             ["informed", null],
+            ["informed", null],
             ["assistant", null],
             ["tool_started", "1/0"],
             ["tool_finished", "1/0"],
             ["assistant", null],
             ["tool_started", "2/0"],
             ["tool_started", "2/1"],
+            ["resumed", null],
+            ["tool_finished", "2/0"],
+            ["tool_finished", "2/1"],
+            ["assistant", null],
             ["ended", null]
         ])
     );
-    until("the commands are gone", || processes_with(&sleep).is_empty());
+    assert_eq!(place.bodies(&id, "resumed"), [json!({"by": {"type": "runner_died"}})]);
+    place.assert_clean();
 }
 
 /// A sandbox that is paused for a while, as by a busy host, goes on where it was.

@@ -40,7 +40,7 @@ fn mistakes_go_back_to_the_model() {
         |result: &Value| format!("{} {} {}: {}", result[0], result[1], result[2], result[3].as_str().expect("a text"));
     let shown = results(&place, &ran).iter().map(line).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(shown, @r#"
-"1/0" "bsah" "not_found": there is no tool "bsah"; did you mean `bash`? There are `bash`, `edit`, `find`, `grep`, `ls`, `read`, `write`.
+"1/0" "bsah" "not_found": there is no tool "bsah"; did you mean `bash`? There are `acquire_lock`, `bash`, `call_agent`, `check_call`, `edit`, `find`, `grep`, `ls`, `read`, `release_lock`, `return_value`, `set_status`, `wait_for_trigger`, `write`.
 "2/0" "bash" "invalid": the arguments of `bash` do not fit:
 - the arguments: Additional properties are not allowed ('comand' was unexpected) (rule `additionalProperties`) (did you mean "command"?); received {"comand":"true"}
 "3/0" "bash" "invalid": the arguments of `bash` do not fit:

@@ -24,13 +24,13 @@ fn files_go_in_and_come_out() {
     insta::assert_snapshot!(place.masked(&ran.stdout), @r#"
 worker session SESSION, image runner/minimal
 sandbox ready in TIME (container ID)
-copied in to /tmp/in: 2 files, 2 bytes
-copied in to /tmp/other: 2 files, 2 bytes
+copied PROJECT/in to /tmp/in: 2 files, 2 bytes
+copied PROJECT/in to /tmp/other: 2 files, 2 bytes
 ✓ bash {"command":"cat /tmp/in/a.txt /tmp/in/deep/b.txt > /tmp/report; echo more >> /tmp/other/a.txt"} TIME
   (no output)
 │ done
-copied /tmp/report to out: 1 file, 2 bytes
-copied /tmp/other to out: 2 files, 7 bytes
+copied /tmp/report to PROJECT/out: 1 file, 2 bytes
+copied /tmp/other to PROJECT/out: 2 files, 7 bytes
 done: the agent is done
 2 turns, 1 tool call (0 failed), TIME; container ID is gone; exit code 0
 "#);
@@ -51,7 +51,7 @@ fn files_come_out_of_a_failed_session() {
          "expect": {"a": {"contains": "something else"}}}
     ]));
     let ran = place.run(["start", "--agent", "worker", "--out", "/tmp/report:."]);
-    ran.exits(4).prints("copied /tmp/report to .: 1 file, 5 bytes");
+    ran.exits(4).prints(&format!("copied /tmp/report to {}: 1 file, 5 bytes", place.project().display()));
     assert_eq!(fs::read_to_string(place.project().join("report")).expect("it came out"), "half\n");
 }
 
@@ -65,7 +65,7 @@ fn a_missing_result_is_a_failure() {
 worker session SESSION, image runner/minimal
 sandbox ready in TIME (container ID)
 │ done
-failed: cannot copy /tmp/no-such to out: /tmp/no-such does not exist
+failed: cannot copy /tmp/no-such to PROJECT/out: /tmp/no-such does not exist
 1 turn, 0 tool calls (0 failed), TIME; container ID is gone; exit code 1
 ");
 }

@@ -54,7 +54,7 @@ TIME ended      done the agent is done
 SESSION   AGENT   STATE  STARTED              TOOK
 SESSION  worker  done   TIME  TIME
 ");
-    assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  TOOK\n");
+    assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS\n");
 }
 
 /// CLI-11: a sandbox that was kept is marked as long as it is there.

@@ -57,6 +57,9 @@ pub enum FilterError {
     /// A path has an empty step or ends in a backslash.
     #[error("`match` has a path that leads nowhere: {0:?}")]
     Path(String),
+    /// One path, written in two ways, is to lead to different values.
+    #[error("`match` compares {0:?} with two different values")]
+    Twice(String),
     /// A value is a list or an object.
     #[error(
         "`match` compares {0:?} with a list or an object; only strings, numbers, booleans and null can be compared"
@@ -78,6 +81,11 @@ impl Filter {
             filter.push((Path::parse(path).ok_or_else(|| FilterError::Path(path.clone()))?, scalar));
         }
         filter.sort();
+        // One path can be written in two ways.
+        filter.dedup();
+        if let Some(pair) = filter.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(FilterError::Twice(pair[0].0.to_string()));
+        }
         Ok(Filter(filter))
     }
 

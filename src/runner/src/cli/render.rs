@@ -122,10 +122,15 @@ fn body(out: &mut String, style: Style, text: &str, everything: bool) {
 /// What arrived, for people: the members of an object a line each, anything else as it is.
 fn members(content: &Value) -> String {
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match content {
-        Value::Object(members) => {
-            members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect::<Vec<_>>().join("\n")
+    let member = |(name, value): (&String, &Value)| match value["waited_ms"].as_i64() {
+        Some(waited) if name == "slot" => {
+            let above = if value["overcommit"] == true { ", above `scale`" } else { "" };
+            format!("slot: after {}{above}", duration(waited))
         }
+        _ => format!("{name}: {}", plain(value)),
+    };
+    match content {
+        Value::Object(members) => members.iter().map(member).collect::<Vec<_>>().join("\n"),
         other => plain(other),
     }
 }

@@ -51,7 +51,8 @@ async fn print(records: &Records, args: &ShowArgs, style: Style, out: &mut dyn W
     }
     let around = Surroundings::of(&*records.store, BTreeSet::from([session.project.clone()])).await?;
     let condition = records.condition(&session, around.wait(&session))?;
-    let summary = Summary::of(&events);
+    let mut summary = Summary::of(&events);
+    summary.status = session.status.as_deref().or(summary.status);
     let kin = Kin::of(records, &session).await?;
     if args.json {
         let mut value = summary.object(object(&session, &condition, &around));

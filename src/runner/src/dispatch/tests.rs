@@ -174,7 +174,6 @@ impl Stage {
             since: self.store.inbox_position(PROJECT.to_owned()).await.unwrap(),
             most: 10,
             words: "github".to_owned(),
-            active_ms: 0,
         };
         let answer = self.store.wait(driven.seat(), wait, Lines::none()).await.unwrap();
         assert!(matches!(answer, WaitAnswer::Suspended { .. }), "{answer:?}");

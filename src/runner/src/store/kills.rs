@@ -64,7 +64,6 @@ pub(super) async fn work_until_killed(folder: &Path, id: &str) {
             since: store.inbox_position("/p".into()).await.unwrap(),
             most: 50,
             words: String::new(),
-            active_ms: 0,
         };
         let suspended = store.wait(seat, wait, Lines::new(|_| vec![line("suspended")])).await.unwrap();
         assert!(matches!(suspended, WaitAnswer::Suspended { .. }));

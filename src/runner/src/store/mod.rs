@@ -1,17 +1,21 @@
 //! What outlives a process: sessions, their journals and large payloads, behind one trait of domain verbs.
 //!
 //! ```text
-//!                create_session
-//!                      |
-//!                      v        take_over (a dead owner's session; generation + 1)
-//!                   running <---------------+
-//!                   |     |                 |
-//!      end_session  |     +-----------------+
-//!                   v
-//!                 ended --- sandbox_removed (when its container or folder outlived it)
+//!            create_session, call_agent
+//!                       |
+//!                       v      claim              wait
+//!                    queued ----------> active ----------> waiting
+//!                       |               |  ^   ^              |  wake, expire_waits, call_agent,
+//!                       |               |  |   |  claim       v  end_session, return_value
+//!                       |               |  |   +----------- woken
+//!                       |               |  +-- take_over (of a dead owner; generation + 1)
+//!                       v  end_session  v
+//!                     ended (from every state; its locks, slot and calls in the same transaction)
+//!                       |
+//!                       v  sandbox_removed (when its container or folder outlived it), prune
 //! ```
 //!
-//! Rules that every backend keeps (`store/contract.rs` holds them to it):
+//! Rules that every backend keeps (`store/contract` holds them to it):
 //!
 //! - Every verb is one transaction. What a verb acknowledged is there after `kill -9`; ends and ownership also after a
 //!   power cut.
@@ -24,14 +28,17 @@
 //!
 //! The store knows nothing of what an event means: a kind, and a body of JSON text.
 
+mod error;
 mod fleet;
 mod graph;
+mod journal;
 mod migrations;
 mod operation;
 mod poller;
 mod queue;
 mod rows;
 mod schema;
+mod session;
 mod sqlite;
 mod verbs;
 mod writer;
@@ -43,20 +50,20 @@ pub(crate) mod faults;
 #[cfg(test)]
 mod kills;
 
-use std::borrow::Cow;
-use std::fmt;
-use std::path::PathBuf;
-
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+pub use error::StoreError;
 pub use fleet::{
     CallAnswer, CallRecord, CallRequest, CallStatus, CallsAfter, Claimed, InboxEvent, Lines, Lock, LockAnswer,
-    NewInboxEvent, Place, Pruned, ReleaseAnswer, ReturnAnswer, Scope, Seat, SessionState, Slots, StopHow, StopRequest,
-    Wait, WaitAnswer, WaitOn, WaitRequest, Waited, Woken,
+    NewInboxEvent, Pruned, ReleaseAnswer, ReturnAnswer, Scope, Seat, Slots, Wait, WaitAnswer, WaitOn, WaitRequest,
+    Waited, Woken,
+};
+pub use journal::{Blob, BlobId, EventRow, NewEvent};
+pub use session::{
+    Container, End, Generation, NewSession, OwnerId, Place, Session, SessionFilter, SessionKey, SessionState, Status,
+    StopHow, StopRequest,
 };
 pub use sqlite::SqliteStore;
 
@@ -228,356 +235,4 @@ pub trait Store: Send + Sync {
     /// Returns a counter that changes soon (a tenth of a second) after anybody, in any process, changed the store. It may
     /// also change without reason.
     fn watch(&self) -> watch::Receiver<u64>;
-}
-
-/// The store's own number of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionKey(pub i64);
-
-/// How many owners a session has had; larger is newer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Generation(pub i64);
-
-impl Generation {
-    /// The generation of a session that was never taken over.
-    pub const FIRST: Generation = Generation(1);
-}
-
-/// A process that drives sessions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnerId {
-    /// Its name in `owners/` of its state directory.
-    pub id: String,
-    /// Which state directory that is: the install's token.
-    pub host: String,
-}
-
-/// A session to be recorded.
-#[derive(Debug, Clone)]
-pub struct NewSession {
-    /// Its public id, a UUID (version 7) in text form.
-    pub id: String,
-    /// The project's identity: its canonical path.
-    pub project: String,
-    /// The agent's name.
-    pub agent: String,
-    /// Who drives it.
-    pub owner: OwnerId,
-    /// Name of its container, recorded before the container is created.
-    pub container: Option<String>,
-    /// Leave the sandbox when the session ends.
-    pub keep: bool,
-    /// Its place in the fleet.
-    pub place: Place,
-}
-
-/// A session's container.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Container {
-    /// Its random name.
-    pub name: String,
-    /// The engine's id, once it is known.
-    pub id: Option<String>,
-}
-
-/// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
-    /// Machine-readable, such as `done` or `timeout`.
-    pub cause: String,
-    /// Exit code of `runner start`.
-    pub exit_code: u8,
-    /// One sentence.
-    pub message: String,
-    /// Its container and folder are gone.
-    pub sandbox_removed: bool,
-    /// What the agent said last: the answer to whoever called it, when it ended well and returned no value.
-    pub text: Option<String>,
-}
-
-/// A session as it is recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
-    /// The store's number of it.
-    pub key: SessionKey,
-    /// Its public id.
-    pub id: String,
-    /// The project's canonical path.
-    pub project: String,
-    /// The agent's name.
-    pub agent: String,
-    /// Who drives it, or did last.
-    pub owner: OwnerId,
-    /// How many owners it has had.
-    pub generation: Generation,
-    /// Its container, if it ever had one.
-    pub container: Option<Container>,
-    /// The sandbox stays when the session ends.
-    pub keep: bool,
-    /// When it was created, in milliseconds since 1970.
-    pub created_at: i64,
-    /// Who asked for it to be stopped.
-    pub stop_requested_by: Option<String>,
-    /// Where it stands.
-    pub state: SessionState,
-    /// It takes part in the fleet: it was queued, and holds a slot while it is active.
-    pub slotted: bool,
-    /// Id of the session that called it.
-    pub parent: Option<String>,
-    /// The root of its call tree; its own key when nobody called it.
-    pub root: SessionKey,
-    /// Calls between the root and it.
-    pub depth: u32,
-    /// What it says that it is doing.
-    pub status: Option<String>,
-    /// Tokens it has used.
-    pub tokens: u64,
-    /// It holds a slot above `scale`.
-    pub overcommit: bool,
-    /// How and when (milliseconds since 1970) it ended; nothing while it is live.
-    pub end: Option<(End, i64)>,
-}
-
-/// Which sessions to list.
-#[derive(Debug, Clone, Default)]
-pub struct SessionFilter {
-    /// Only of this project.
-    pub project: Option<String>,
-    /// Only of this agent.
-    pub agent: Option<String>,
-    /// Only those in this condition.
-    pub status: Status,
-    /// Only of this call tree, by its root.
-    pub tree: Option<SessionKey>,
-    /// Most sessions; all when absent.
-    pub limit: Option<usize>,
-}
-
-/// The condition a session is in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Status {
-    /// Any.
-    #[default]
-    Any,
-    /// Not ended.
-    Live,
-    /// Ended.
-    Ended,
-    /// Not ended, or ended while its sandbox was still there: what recovery looks at.
-    Unfinished,
-}
-
-/// A journal line to be recorded, with the payloads that it refers to: they are kept in the same transaction.
-#[derive(Debug, Clone, Default)]
-pub struct NewEvent {
-    /// Its kind.
-    pub kind: Cow<'static, str>,
-    /// JSON text.
-    pub body: String,
-    /// Payloads that the body names by hash.
-    pub blobs: Vec<Blob>,
-    /// Tokens that it tells of; they are added to the session's.
-    pub tokens: u64,
-}
-
-/// A journal line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventRow {
-    /// Its number in this journal, from 1, without gaps.
-    pub seq: u64,
-    /// When it was recorded, in milliseconds since 1970.
-    pub at: i64,
-    /// Its kind.
-    pub kind: String,
-    /// JSON text.
-    pub body: String,
-}
-
-/// SHA-256 of a payload.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct BlobId([u8; 32]);
-
-impl BlobId {
-    pub(crate) fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for BlobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for BlobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BlobId({self})")
-    }
-}
-
-impl From<BlobId> for String {
-    fn from(id: BlobId) -> String {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for BlobId {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<BlobId, Self::Error> {
-        let mut id = [0; 32];
-        hex::decode_to_slice(text, &mut id).map_err(|_| "a payload's name is 64 hexadecimal digits")?;
-        Ok(BlobId(id))
-    }
-}
-
-/// A payload and its hash.
-#[derive(Debug, Clone)]
-pub struct Blob {
-    id: BlobId,
-    bytes: Vec<u8>,
-}
-
-impl Blob {
-    /// Most bytes of one payload: what a call's body may have, twice, for JSON's and base64's overhead.
-    pub const MAX: usize = 128 * 1024 * 1024;
-
-    /// Hashes the payload.
-    pub fn new(bytes: Vec<u8>) -> Blob {
-        Blob { id: BlobId(Sha256::digest(&bytes).into()), bytes }
-    }
-
-    /// Its hash.
-    pub fn id(&self) -> BlobId {
-        self.id
-    }
-
-    /// Its content.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Why the store could not do it. Cheap to clone: one failure may have several addressees.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// Somebody else drives the session now.
-    #[error("this runner no longer drives session {session}: another one took it over")]
-    Fenced {
-        /// Its public id.
-        session: String,
-    },
-    /// The session has ended; its journal is closed.
-    #[error("session {session} has ended already")]
-    Ended {
-        /// Its public id.
-        session: String,
-    },
-    /// No session has this id.
-    #[error("no session {id:?}; `runner ps --all` lists them")]
-    UnknownSession {
-        /// As it was asked for.
-        id: String,
-    },
-    /// Several sessions begin or end like this.
-    #[error("session {part:?} could be any of {}; give more of it", .matches.join(", "))]
-    Ambiguous {
-        /// As it was asked for.
-        part: String,
-        /// At most five of them.
-        matches: Vec<String>,
-    },
-    /// As many sessions as may wait for a slot of this agent.
-    #[error(
-        "{most} sessions of agent {agent} are queued already (`workQueueSize`); wait for one to start, or raise it"
-    )]
-    QueueFull {
-        /// The agent.
-        agent: String,
-        /// The limit.
-        most: u32,
-    },
-    /// The session does not go on from a wait.
-    #[error("session {session} has no wait to finish")]
-    NotWaiting {
-        /// Its public id.
-        session: String,
-    },
-    /// The session's id is taken.
-    #[error("a session {id} exists already")]
-    Exists {
-        /// Its public id.
-        id: String,
-    },
-    /// No payload has this hash.
-    #[error("no payload {0} in the store")]
-    UnknownBlob(BlobId),
-    /// The payload is above [`Blob::MAX`].
-    #[error("a payload of {bytes} bytes is above the store's limit of {}", Blob::MAX)]
-    BlobTooLarge {
-        /// Its size.
-        bytes: usize,
-    },
-    /// A newer runner has written the store.
-    #[error(
-        "{} was written by a newer runner (schema {found}, this runner knows {known}); use that runner, or another state \
-         directory through RUNNER_STATE", .path.display()
-    )]
-    Newer {
-        /// The database file.
-        path: PathBuf,
-        /// Its schema.
-        found: i64,
-        /// Ours.
-        known: i64,
-    },
-    /// The file is not a store of ours.
-    #[error("{} is not a runner's store; move it away, or set RUNNER_STATE to another state directory", .path.display())]
-    Foreign {
-        /// The database file.
-        path: PathBuf,
-    },
-    /// The state directory cannot be written.
-    #[error("cannot write {}: {reason}; make it writable, or set RUNNER_STATE to a directory that is", .path.display())]
-    ReadOnly {
-        /// The database file.
-        path: PathBuf,
-        /// What the system said.
-        reason: String,
-    },
-    /// No space left.
-    #[error("no space left for {}; make room there, or set RUNNER_STATE to a directory on another disk", .path.display())]
-    Full {
-        /// The database file.
-        path: PathBuf,
-    },
-    /// The database is damaged.
-    #[error(
-        "{} is damaged ({reason}); move it away or restore it from a copy, or set RUNNER_STATE to another state directory",
-        .path.display()
-    )]
-    Corrupt {
-        /// The database file.
-        path: PathBuf,
-        /// What was found.
-        reason: String,
-    },
-    /// Another process held the database for too long.
-    #[error("{} is held by another process; end it if it hangs (`fuser` on the file names it)", .path.display())]
-    Busy {
-        /// The database file.
-        path: PathBuf,
-    },
-    /// Anything else that the database or the system said.
-    #[error("cannot use {}: {reason}", .path.display())]
-    Io {
-        /// The database file.
-        path: PathBuf,
-        /// What it said.
-        reason: String,
-    },
-    /// The store's threads have ended: a bug, or the process is going down.
-    #[error("the store has been closed")]
-    Closed,
 }

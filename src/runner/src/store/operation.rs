@@ -5,10 +5,9 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Blob, Container, Generation, NewEvent, NewSession, OwnerId, SessionKey, SessionState, StoreError};
-
-/// Most tokens that are counted of a session: the sums over a tree of a million such sessions still fit.
-const MOST_TOKENS: i64 = i64::MAX >> 20;
+use super::verbs::journal::{append, put};
+use super::verbs::sessions::create;
+use super::{Blob, Container, Generation, NewEvent, NewSession, OwnerId, SessionKey, StoreError};
 
 /// A writing verb.
 pub(super) enum Operation {
@@ -168,138 +167,9 @@ impl Operation {
     }
 }
 
-/// Rowid of line `seq` of a journal.
-pub(super) fn event_id(key: SessionKey, seq: u64) -> i64 {
-    (key.0 << 32) | i64::try_from(seq & 0xffff_ffff).expect("32 bits")
-}
-
-/// Number of the line with this rowid.
-pub(super) fn event_seq(id: i64) -> u64 {
-    u64::try_from(id & 0xffff_ffff).expect("32 bits")
-}
-
 /// Roughly the bytes that a line keeps in memory.
 pub(super) fn event_size(event: &NewEvent) -> usize {
     event.body.len() + event.blobs.iter().map(|blob| blob.bytes().len()).sum::<usize>()
-}
-
-/// Who called a session into being.
-pub(super) struct Parent {
-    pub(super) key: SessionKey,
-    pub(super) root: SessionKey,
-    pub(super) depth: u32,
-}
-
-/// Records a session and its first line.
-pub(super) fn create(
-    db: &Connection,
-    session: &NewSession,
-    started: &NewEvent,
-    parent: Option<&Parent>,
-    now: i64,
-) -> Result<SessionKey, Refusal> {
-    if let Some(most) = session.place.queue
-        && queued(db, &session.project, &session.agent)? >= i64::from(most)
-    {
-        return Err(Refusal::Rules(StoreError::QueueFull { agent: session.agent.clone(), most }));
-    }
-    let slotted = session.place.queue.is_some();
-    let inserted = db
-        .prepare_cached(
-            "INSERT INTO sessions (id, project, agent, owner, host, generation, container_name, keep, created_at,
-             state, slotted, since, parent, depth, max_tokens)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?9, ?12, ?13, ?14) ON CONFLICT (id) DO NOTHING",
-        )?
-        .execute(params![
-            session.id,
-            session.project,
-            session.agent,
-            session.owner.id,
-            session.owner.host,
-            Generation::FIRST.0,
-            session.container,
-            session.keep,
-            now,
-            state_number(if slotted { SessionState::Queued } else { SessionState::Active }),
-            slotted,
-            parent.map(|parent| parent.key.0),
-            parent.map_or(0, |parent| parent.depth + 1),
-            session.place.max_tokens.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
-        ])?;
-    if inserted == 0 {
-        return Err(Refusal::Rules(StoreError::Exists { id: session.id.clone() }));
-    }
-    let key = SessionKey(db.last_insert_rowid());
-    db.prepare_cached("UPDATE sessions SET root = ?2 WHERE key = ?1")?
-        .execute([key.0, parent.map_or(key, |parent| parent.root).0])?;
-    append(db, key, Generation::FIRST, started, now)?;
-    Ok(key)
-}
-
-/// How many sessions of an agent wait for their first slot.
-pub(super) fn queued(db: &Connection, project: &str, agent: &str) -> Result<i64, rusqlite::Error> {
-    db.prepare_cached("SELECT count(*) FROM sessions WHERE project = ?1 AND state = 0 AND agent = ?2")?
-        .query_row([project, agent], |row| row.get(0))
-}
-
-/// A state as the database has it.
-pub(super) fn state_number(state: SessionState) -> i64 {
-    match state {
-        SessionState::Queued => 0,
-        SessionState::Active => 1,
-        SessionState::Waiting => 2,
-        SessionState::Woken => 3,
-        SessionState::Ended => 4,
-    }
-}
-
-/// Adds a line to a journal; its first statement is the one that checks the generation.
-pub(super) fn append(
-    db: &Connection,
-    key: SessionKey,
-    generation: Generation,
-    event: &NewEvent,
-    now: i64,
-) -> Result<i64, Refusal> {
-    let inserted = db
-        .prepare_cached(
-            "INSERT INTO events (id, at, kind, body)
-             SELECT coalesce((SELECT max(id) FROM events WHERE id BETWEEN ?3 AND ?4), ?3) + 1, ?5, ?6, ?7
-             FROM sessions WHERE key = ?1 AND generation = ?2 AND ended_at IS NULL",
-        )?
-        .execute(params![
-            key.0,
-            generation.0,
-            event_id(key, 0),
-            event_id(key, u64::MAX),
-            now,
-            event.kind,
-            event.body
-        ])?;
-    if inserted == 0 {
-        return Err(refused(db, key, generation)?);
-    }
-    let seq = event_seq(db.last_insert_rowid());
-    for blob in &event.blobs {
-        put(db, blob, now)?;
-        db.prepare_cached("INSERT OR IGNORE INTO blob_uses SELECT ?1, key FROM blobs WHERE sha256 = ?2")?
-            .execute(params![key.0, blob.id().bytes()])?;
-    }
-    if event.tokens > 0 {
-        let tokens = i64::try_from(event.tokens).unwrap_or(MOST_TOKENS).min(MOST_TOKENS);
-        db.prepare_cached("UPDATE sessions SET tokens = min(tokens + ?2, ?3) WHERE key = ?1")?.execute(params![
-            key.0,
-            tokens,
-            MOST_TOKENS
-        ])?;
-    }
-    Ok(i64::try_from(seq).expect("32 bits"))
-}
-
-fn put(db: &Connection, blob: &Blob, now: i64) -> Result<(), rusqlite::Error> {
-    db.prepare_cached("INSERT INTO blobs (sha256, at, bytes) VALUES (?1, ?2, ?3) ON CONFLICT (sha256) DO NOTHING")?
-        .execute(params![blob.id().bytes(), now, blob.bytes()])
-        .map(drop)
 }
 
 /// Finds out why a statement that carries a generation changed nothing.

@@ -27,13 +27,6 @@ pub(super) fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
             Some((end, at))
         }
     };
-    let state = match row.get("state")? {
-        0 => SessionState::Queued,
-        1 => SessionState::Active,
-        2 => SessionState::Waiting,
-        3 => SessionState::Woken,
-        _ => SessionState::Ended,
-    };
     Ok(Session {
         key: SessionKey(row.get("key")?),
         id: row.get("id")?,
@@ -45,7 +38,7 @@ pub(super) fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
         keep: row.get("keep")?,
         created_at: row.get("created_at")?,
         stop_requested_by: row.get("stop_requested_by")?,
-        state,
+        state: state_of(row.get("state")?),
         slotted: row.get("slotted")?,
         parent: row.get("parent_id")?,
         root: SessionKey(row.get("root")?),
@@ -55,4 +48,25 @@ pub(super) fn session_of(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
         overcommit: row.get("overcommit")?,
         end,
     })
+}
+
+/// A state as the database has it.
+pub(super) fn state_number(state: SessionState) -> i64 {
+    match state {
+        SessionState::Queued => 0,
+        SessionState::Active => 1,
+        SessionState::Waiting => 2,
+        SessionState::Woken => 3,
+        SessionState::Ended => 4,
+    }
+}
+
+fn state_of(number: i64) -> SessionState {
+    match number {
+        0 => SessionState::Queued,
+        1 => SessionState::Active,
+        2 => SessionState::Waiting,
+        3 => SessionState::Woken,
+        _ => SessionState::Ended,
+    }
 }

@@ -105,7 +105,6 @@ impl Tool for WaitForTrigger {
                 since: among.since,
                 most: member.rules.max_suspended,
                 words: words.clone(),
-                active_ms: among.active_ms,
             };
             let (finish, note, active_ms) = (among.finish.clone(), among.note.clone(), among.active_ms);
             let lines = Lines::new(move |given: &WaitAnswer| match given {

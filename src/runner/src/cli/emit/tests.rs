@@ -31,7 +31,6 @@ async fn an_event_is_kept_and_wakes() {
         since: 0,
         most: 1,
         words: "any event from github".into(),
-        active_ms: 0,
     };
     store.wait(seat, wait, Lines::none()).await.unwrap();
     let mut out = Vec::new();

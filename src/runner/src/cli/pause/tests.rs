@@ -31,7 +31,14 @@ async fn agents_are_paused_by_name_or_all_of_them() {
             }
         });
     }
-    insta::assert_snapshot!(said.join("\n"), @"");
+    insta::assert_snapshot!(said.join("\n"), @"
+    agent review is paused: no new session starts, those at work go on
+    project mine is paused: no new session starts, those at work go on
+    project mine is not paused; still paused: review
+    2: PROJECT has no agent `reviev` [did you mean review?]
+    2: PROJECT has no agent `x` [did you mean notes, review?]
+    agent review is not paused
+    ");
     // One that was removed while it was paused.
     let identity = project.root.display().to_string();
     store.pause_agent(identity.clone(), Some("gone".into()), true).await.unwrap();

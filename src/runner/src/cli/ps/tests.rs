@@ -124,7 +124,7 @@ impl Fleet {
         let container = Container { name: "box".into(), id: Some("c0ffee".into()) };
         store.set_container(seat.key, seat.generation, container).await.unwrap();
         store.set_status(seat, "reading mail".into(), Lines::none()).await.unwrap();
-        store.acquire_lock(seat, "lock://repo/main".into(), 600_000, Lines::none()).await.unwrap();
+        store.acquire_lock(seat, "lock://repo/main".into(), 600_900, Lines::none()).await.unwrap();
         let child =
             self.place.new_session("child-1", "child", crate::store::Place { queue: Some(9), max_tokens: None });
         let call = CallRequest {
@@ -139,11 +139,10 @@ impl Fleet {
         let wait = WaitRequest {
             call: "root-1/2/0".into(),
             on: WaitOn::Webhook { sources: vec!["github".into()], event: None, filter: Filter::default() },
-            timeout: 1_800_000,
+            timeout: 1_800_900,
             since: 0,
             most: 50,
             words: "any event from github".into(),
-            active_ms: 0,
         };
         store.wait(seat, wait, Lines::none()).await.unwrap();
         store.set_paused(seat, true).await.unwrap();
@@ -158,10 +157,15 @@ pub(crate) fn without_times(text: &str) -> String {
     regex::Regex::new(r"\b\d+(\.\d)? m?s\b").unwrap().replace_all(&text, "TOOK").into_owned()
 }
 
+/// As [`without_times`], and columns are as wide as these are.
+pub(crate) fn without_widths(text: &str) -> String {
+    regex::Regex::new(r" {2,}").unwrap().replace_all(&without_times(text), "  ").into_owned()
+}
+
 async fn shown(place: &Place, args: PsArgs) -> String {
     let mut out = Vec::new();
     assert_eq!(list(&place.records, &args, Style::PLAIN, &mut out).await.unwrap(), 0);
-    without_times(&String::from_utf8(out).unwrap())
+    without_widths(&String::from_utf8(out).unwrap())
 }
 
 #[tokio::test]
@@ -172,17 +176,17 @@ async fn every_condition_is_listed_as_what_it_is() {
     place.lost_session("s-3").await;
     let stopping = place.session("s-4").await;
     place.records.store.request_stop(stopping.key(), "ann".into(), crate::store::StopHow::Orderly).await.unwrap();
-    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @r"
-    SESSION  AGENT  STATE        STARTED              AGE    TOKENS  LOCK  STATUS
-    s-4      hello  stopping     TIME  TOOK  0
-    s-3      hello  runner died  TIME  TOOK  0
-    s-1      hello  running      TIME  TOOK  0
+    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @"
+    SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS
+    s-4  hello  stopping  TIME  TOOK  0
+    s-3  hello  runner died  TIME  TOOK  0
+    s-1  hello  running  TIME  TOOK  0
     ");
-    insta::assert_snapshot!(shown(&place, PsArgs { all: true, limit: Some(3), ..PsArgs::default() }).await, @r"
-    SESSION  AGENT  STATE        STARTED              AGE    TOKENS  LOCK  STATUS
-    s-4      hello  stopping     TIME  TOOK  0
-    s-3      hello  runner died  TIME  TOOK  0
-    s-2      hello  timeout      TIME  TOOK  0
+    insta::assert_snapshot!(shown(&place, PsArgs { all: true, limit: Some(3), ..PsArgs::default() }).await, @"
+    SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS
+    s-4  hello  stopping  TIME  TOOK  0
+    s-3  hello  runner died  TIME  TOOK  0
+    s-2  hello  timeout  TIME  TOOK  0
     ");
     let json = shown(&place, PsArgs { all: true, json: true, ..PsArgs::default() }).await;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -207,8 +211,8 @@ async fn a_long_id_is_shown_by_its_end_which_names_the_session() {
     let place = Place::new();
     place.session("019a2b3c-4d5e-7000-8000-aaaa5c1e09d7").await;
     place.session("019a2b3c-4d5e-7000-8000-bbbb80f3b2a6").await;
-    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @r"
-    SESSION   AGENT  STATE    STARTED              AGE   TOKENS  LOCK  STATUS
+    insta::assert_snapshot!(shown(&place, PsArgs::default()).await, @"
+    SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS
     80f3b2a6  hello  running  TIME  TOOK  0
     5c1e09d7  hello  running  TIME  TOOK  0
     ");
@@ -237,8 +241,20 @@ async fn a_fleet_is_listed() {
     place.queued("other").await;
     place.records.store.pause_agent("/p".into(), Some("notes".into()), true).await.unwrap();
     let of_project = || PsArgs { project: Some("/p".into()), ..PsArgs::default() };
-    insta::assert_snapshot!(shown(place, of_project()).await, @"");
-    insta::assert_snapshot!(shown(place, PsArgs { tree: true, ..of_project() }).await, @"");
+    insta::assert_snapshot!(shown(place, of_project()).await, @"
+    SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS
+    other  hello  queued  TIME  TOOK  0
+    child-1  child  queued  TIME  TOOK  0
+    root-1  root  waiting for any event from github  TIME  TOOK  0  lock://repo/main  reading mail
+    paused: notes of /p; `runner unpause AGENT` lets one go on
+    ");
+    insta::assert_snapshot!(shown(place, PsArgs { tree: true, ..of_project() }).await, @"
+    SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS
+    other  hello  queued  TIME  TOOK  0
+    root-1  root  waiting for any event from github  TIME  TOOK  0  lock://repo/main  reading mail
+    child-1  └ child  queued  TIME  TOOK  0
+    paused: notes of /p; `runner unpause AGENT` lets one go on
+    ");
     let json = shown(place, PsArgs { json: true, ..of_project() }).await;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let root = &json[2];

@@ -1,10 +1,10 @@
-use super::super::ps::tests::{Fleet, Place, without_times};
+use super::super::ps::tests::{Fleet, Place, without_widths};
 use super::*;
 
 async fn shown(records: &Records, json: bool) -> String {
     let mut out = Vec::new();
     assert_eq!(list(records, Some("/p".into()), json, Style::PLAIN, &mut out).await.unwrap(), 0);
-    without_times(&String::from_utf8(out).unwrap())
+    without_widths(&String::from_utf8(out).unwrap())
 }
 
 /// CLI-5, CLI-25: of one project, or of all.
@@ -13,13 +13,16 @@ async fn what_has_no_slot_is_listed() {
     let fleet = Fleet::new().await;
     fleet.waiting_root_and_queued_child().await;
     let records = &fleet.place.records;
-    insta::assert_snapshot!(shown(records, false).await, @"");
-    insta::assert_snapshot!(shown(records, true).await, @"");
+    insta::assert_snapshot!(shown(records, false).await, @"
+    SESSION  AGENT  STATE  CALLER  STARTED  AGE
+    child-1  child  queued  root-1  TIME  TOOK
+    ");
+    insta::assert_snapshot!(shown(records, true).await, @r#"[{"session":"child-1","agent":"child","project":"/p","parent":"root-1","state":"queued","waiting_for":null,"paused":false,"status":null,"lock":null,"tokens":0,"overcommit":false,"started_at":"TIME","ended_at":null,"cause":null,"exit_code":null,"message":null,"stop_requested_by":null,"container":null,"sandbox_kept":false}]"#);
     let mut out = Vec::new();
     list(records, Some("/other".into()), true, Style::PLAIN, &mut out).await.unwrap();
     assert_eq!(out, b"[]\n");
     list(records, None, true, Style::PLAIN, &mut out).await.unwrap();
-    assert_eq!(without_times(&String::from_utf8(out).unwrap()), format!("[]\n{}", shown(records, true).await));
+    assert_eq!(without_widths(&String::from_utf8(out).unwrap()), format!("[]\n{}", shown(records, true).await));
 }
 
 #[tokio::test]

@@ -90,8 +90,33 @@ async fn a_session_of_a_fleet_is_shown() {
         assert_eq!(print(&fleet.place.records, &args, Style::PLAIN, &mut out).await.unwrap(), 0);
         without_times(&String::from_utf8(out).unwrap())
     };
-    insta::assert_snapshot!(shown("root-1", false).await, @"");
-    insta::assert_snapshot!(shown("child-1", false).await, @"");
+    insta::assert_snapshot!(shown("root-1", false).await, @"
+    session     root-1
+    agent       root
+    project     /p
+    state       waiting for any event from github
+    started     TIME
+    container   c0ffee
+    status      reading mail
+    turns       0, 0 calls (0 failed)
+    tokens      0 in (0 cached), 0 out
+    tree        2 sessions below and with root-1, 0 tokens of at most 5000
+    called      child child-1: queued
+    waits for   any event from github, until TIME (paused)
+    lock        lock://repo/main, until TIME, fence 1
+    ");
+    insta::assert_snapshot!(shown("child-1", false).await, @"
+    session     child-1
+    agent       child
+    project     /p
+    state       queued
+    started     TIME
+    turns       0, 0 calls (0 failed)
+    tokens      0 in (0 cached), 0 out
+    called by   root root-1
+    tree        2 sessions below and with root-1, 0 tokens of at most 5000
+    serves      root root-1
+    ");
     let object: Value = serde_json::from_str(&shown("root-1", true).await).unwrap();
     assert_eq!(object["tree"], json!({"root": "root-1", "sessions": 2, "tokens": 0, "max_tokens": 5000}));
     assert_eq!(object["called"], json!([{"session": "child-1", "agent": "child", "state": "queued", "tokens": 0}]));

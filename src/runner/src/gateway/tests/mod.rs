@@ -184,7 +184,6 @@ impl Stage {
             since: 0,
             most: 50,
             words: "a pull request".to_owned(),
-            active_ms: 0,
         };
         let seat = Seat { key: session.key, generation: session.generation };
         self.store.wait(seat, wait, Lines::none()).await.unwrap();

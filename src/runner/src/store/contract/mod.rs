@@ -321,7 +321,7 @@ fn scale(others: u32) -> Slots {
 
 fn wait(on: WaitOn) -> WaitRequest {
     let words = "something".to_owned();
-    WaitRequest { call: "s/1/0".into(), on, timeout: 60_000, since: 0, most: 50, words, active_ms: 5 }
+    WaitRequest { call: "s/1/0".into(), on, timeout: 60_000, since: 0, most: 50, words }
 }
 
 fn agent(source: Option<&str>, filter: &Value) -> WaitOn {

@@ -85,15 +85,8 @@ async fn a_start_beside_many_ended_sessions_is_quick() {
     let ends = keys[..1000].iter().map(|key| store.end_session(seat(key), end(), CallsAfter::GoOn, line("{}")));
     futures_util::future::try_join_all(ends).await.unwrap();
     let on = || WaitOn::Webhook { sources: vec![], event: None, filter: Filter::parse(&json!({"n": 1})).unwrap() };
-    let request = || WaitRequest {
-        call: "s/1/0".into(),
-        on: on(),
-        timeout: 60_000,
-        since: 0,
-        most: 1000,
-        words: String::new(),
-        active_ms: 0,
-    };
+    let request =
+        || WaitRequest { call: "s/1/0".into(), on: on(), timeout: 60_000, since: 0, most: 1000, words: String::new() };
     let waits = keys[1000..].iter().map(|key| store.wait(seat(key), request(), crate::store::Lines::none()));
     futures_util::future::try_join_all(waits).await.unwrap();
     drop(store);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 
+use super::sessions::{create, queued};
 use super::{Asker, Done, json as parse, tell, waits};
-use crate::store::operation::{create, queued};
 use crate::store::{CallAnswer, CallRecord, CallRequest, CallStatus, Lines, ReturnAnswer, Seat, SessionKey, WaitOn};
 use crate::trigger;
 

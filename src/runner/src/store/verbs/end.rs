@@ -1,11 +1,12 @@
 //! The end of a session, and asking for it.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 
+use super::journal::append;
 use super::{Asker, Done, calls, json as parse};
-use crate::store::operation::{Refusal, append, unknown};
-use crate::store::{CallsAfter, End, Generation, NewEvent, Seat, SessionKey, StopHow};
+use crate::store::operation::{Refusal, unknown};
+use crate::store::{CallsAfter, End, Generation, NewEvent, Seat, SessionKey, StopHow, StopRequest, StoreError};
 
 /// Ends a session and everything that hangs on its being live.
 pub(crate) fn end(db: &Connection, seat: Seat, end: &End, calls: &CallsAfter, ended: &NewEvent, now: i64) -> Done<()> {
@@ -96,4 +97,19 @@ fn stop(db: &Connection, key: SessionKey, by: &str, how: StopHow) -> Done<()> {
     )?
     .execute(params![key.0, by, kill])?;
     Ok(())
+}
+
+/// Who asked for a session to be stopped, if somebody did.
+pub(crate) fn stop_requested(
+    db: &Connection,
+    key: SessionKey,
+) -> Result<Result<Option<StopRequest>, StoreError>, rusqlite::Error> {
+    let found = db
+        .prepare_cached("SELECT stop_requested_by, stop_kill FROM sessions WHERE key = ?1")?
+        .query_row([key.0], |row| {
+            let how = if row.get(1)? { StopHow::Kill } else { StopHow::Orderly };
+            Ok(row.get::<_, Option<String>>(0)?.map(|by| StopRequest { by, how }))
+        })
+        .optional()?;
+    Ok(found.ok_or_else(|| unknown(key)))
 }

@@ -3,8 +3,10 @@
 pub(super) mod calls;
 pub(super) mod end;
 pub(super) mod inbox;
+pub(super) mod journal;
 pub(super) mod locks;
 pub(super) mod prune;
+pub(super) mod sessions;
 pub(super) mod slots;
 pub(super) mod snapshot;
 pub(super) mod waits;
@@ -13,7 +15,9 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
-use super::operation::{Parent, Refusal, append, refused};
+use self::journal::append;
+use self::sessions::Parent;
+use super::operation::{Refusal, refused};
 use super::{Lines, Seat, SessionKey, StoreError};
 
 /// What a verb's statements return.

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::Done;
-use crate::store::operation::event_id;
+use super::journal::event_id;
 use crate::store::{Pruned, SessionKey};
 
 /// Most sessions, events or payloads at a time.
