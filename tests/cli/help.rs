@@ -39,7 +39,9 @@ fn every_subcommand_has_examples() {
     }
     let mut cli = Cli::command();
     cli.build();
-    for group in [&cli, cli.find_subcommand("image").expect("it is there"), cli.find_subcommand("emit").expect("so is it")] {
+    for group in
+        [&cli, cli.find_subcommand("image").expect("it is there"), cli.find_subcommand("emit").expect("so is it")]
+    {
         let after = group.get_after_help().map(ToString::to_string).unwrap_or_default();
         assert!(after.contains("Examples:\n  runner "), "{} has no examples", group.get_name());
     }
@@ -88,7 +90,9 @@ fn reports_have_a_form_for_programs() {
         .filter(|(_, command)| command.get_arguments().any(|argument| argument.get_long() == Some("json")))
         .map(|(words, _)| words.join(" "))
         .collect();
-    for report in ["ps", "show", "logs", "queue", "locks", "waits", "calls", "tools", "validate", "doctor", "start", "tool"] {
+    for report in
+        ["ps", "show", "logs", "queue", "locks", "waits", "calls", "tools", "validate", "doctor", "start", "tool"]
+    {
         assert!(with_json.contains(&report.to_owned()), "{report}: {with_json:?}");
     }
 }

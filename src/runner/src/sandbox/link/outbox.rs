@@ -5,6 +5,8 @@ use std::io;
 use protocol::{FrameError, ToSandbox, encode};
 use tokio::net::unix::OwnedWriteHalf;
 
+use crate::crash;
+
 /// Queued bytes above which nothing but small answers may be added.
 const HIGH: usize = 512 * 1024;
 
@@ -45,6 +47,7 @@ impl Outbox {
     pub(super) fn send(&mut self, to: &OwnedWriteHalf, message: &ToSandbox, payload: &[u8]) -> Result<(), FrameError> {
         self.scratch.clear();
         encode(message, payload, &mut self.scratch)?;
+        crash::point("link.send");
         self.accepted += self.scratch.len() as u64;
         let mut done = 0;
         if !self.is_waiting() {
