@@ -273,12 +273,32 @@ impl<'a> Drive<'a> {
             }
             std::future::pending::<Result<Stop, Failure>>().await
         };
+        let mut arrival = Box::pin(arrival);
         let (tools, registry) = self.tools();
         let stop = tokio::select! {
             stop = self.driver(self.caller(&registry, &hands, &tools)).run() => stop,
-            failed = arrival => failed?,
+            failed = &mut arrival => failed?,
         };
+        if self.needs_sandbox(&stop) {
+            // The model was faster: a container that is being thawed would be neither frozen again nor copied from.
+            tokio::select! {
+                gone = hands.arrived() => if let Err(gone) = gone && matches!(stop, Stop::End(_)) {
+                    return Ok((lost(&gone).into(), None));
+                },
+                failed = &mut arrival => { failed?; }
+            }
+        }
+        drop(arrival);
         Ok((stop, hands.into_sandbox()))
+    }
+
+    /// What follows this stop is done in the sandbox, also when it has not arrived.
+    fn needs_sandbox(&self, stop: &Stop) -> bool {
+        match stop {
+            Stop::Suspended | Stop::Left => true,
+            Stop::End(conclusion) => conclusion.cause == EndCause::Done && !self.started.copy_out.is_empty(),
+            Stop::Fenced => false,
+        }
     }
 
     fn tools(&self) -> (ToolSession, Registry) {
