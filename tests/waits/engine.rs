@@ -68,6 +68,14 @@ fn faults_of_the_unpause_are_seen_through() {
     }
 }
 
+/// A driver that failed while its command waited for the sandbox cannot say whether it was run; nothing else is left open.
+#[track_caller]
+fn assert_was_run_or_said_to_be_unknown(place: &Place, session: &str) {
+    let answer = place.answer(session, "b");
+    let unknown = json!("interrupted by a restart; its effect is unknown");
+    assert!(answer == json!("before\n") || answer == unknown, "{answer}");
+}
+
 /// An engine that hangs up on every unpause loses no session: it is tried again until the engine does its work.
 #[test]
 fn an_engine_that_does_not_unpause_loses_no_session() {
@@ -79,11 +87,11 @@ fn an_engine_that_does_not_unpause_loses_no_session() {
     relay.rule("/unpause", Rule::HangUp);
     place.emit("issues", "acme/app", &json!({}));
     until("a driver gave up", || daemon.said().contains("its driver failed"));
-    assert_eq!(place.state_of(&session), "active");
+    assert_eq!(place.state_of(&session), "running");
     assert!(place.is_paused(&session));
     relay.heal();
     assert_eq!(place.ended(&session), "done");
-    assert_eq!(place.answer(&session, "b"), json!("before\n"));
+    assert_was_run_or_said_to_be_unknown(&place, &session);
     place.assert_nothing_left();
     daemon.stop().exits(0);
 }
@@ -103,7 +111,7 @@ fn faults_of_the_look_are_seen_through() {
         relay.met("/json");
         relay.heal();
         assert_eq!(place.ended(&session), "done", "{rule:?}");
-        assert_eq!(place.answer(&session, "b"), json!("before\n"), "{rule:?}");
+        assert_was_run_or_said_to_be_unknown(&place, &session);
         place.assert_nothing_left();
         daemon.stop().exits(0);
     }
