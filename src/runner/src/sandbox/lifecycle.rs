@@ -33,7 +33,7 @@ use super::call::{CallError, Gone, GoneKind, Reply, ToolCall};
 use super::cgroup::{Cgroup, Counters};
 use super::copy::{Copied, CopyError};
 use super::death::{Init, last_word, watch};
-use super::engine::{Engine, EngineError, Status};
+use super::engine::{Engine, EngineError, Inspected, Status};
 use super::folder::SessionFolder;
 use super::launch::Launch;
 use super::link::Link;
@@ -88,6 +88,13 @@ struct Started {
     orphan_grace: u32,
     staged: Option<String>,
     notices: Vec<String>,
+}
+
+/// A container of an earlier runner process, which can be taken up.
+#[derive(Debug)]
+pub struct Found {
+    container: Inspected,
+    ids: Ids,
 }
 
 impl Sandbox {
@@ -155,16 +162,8 @@ impl Sandbox {
         }
     }
 
-    /// Takes up the container of an earlier runner process, with the keys of the control calls it was waiting for. Each
-    /// is then awaited with [`Sandbox::take_up`].
-    pub async fn resume(
-        engine: &Engine,
-        state: &State,
-        session: &str,
-        name: &str,
-        orphan_grace: u32,
-        unfinished: &[String],
-    ) -> Result<Sandbox, SandboxError> {
+    /// Looks for the container of an earlier runner process: one of this recorded name that runs or is frozen.
+    pub async fn find(engine: &Engine, state: &State, name: &str) -> Result<Found, SandboxError> {
         let found = engine.inspect(name).await?;
         let ours = found.name == name && found.labels.get(LABEL_TOKEN).is_some_and(|token| token == state.token());
         let base = found.labels.get(LABEL_IDS).and_then(|ids| ids.parse().ok());
@@ -174,6 +173,33 @@ impl Sandbox {
         if !matches!(found.status, Status::Running | Status::Paused) {
             return Err(Gone::new(GoneKind::Died, "its container does not run any more").into());
         }
+        Ok(Found { container: found, ids: ids::block(base) })
+    }
+
+    /// Finds and takes up the container of an earlier runner process, as [`Sandbox::find`] and [`Sandbox::go_on`] do.
+    pub async fn resume(
+        engine: &Engine,
+        state: &State,
+        session: &str,
+        name: &str,
+        orphan_grace: u32,
+        unfinished: &[String],
+    ) -> Result<Sandbox, SandboxError> {
+        let found = Self::find(engine, state, name).await?;
+        Self::go_on(engine, state, session, found, orphan_grace, unfinished).await
+    }
+
+    /// Takes up the container of an earlier runner process, with the keys of the control calls it was waiting for. Each
+    /// is then awaited with [`Sandbox::take_up`].
+    pub async fn go_on(
+        engine: &Engine,
+        state: &State,
+        session: &str,
+        found: Found,
+        orphan_grace: u32,
+        unfinished: &[String],
+    ) -> Result<Sandbox, SandboxError> {
+        let Found { container: found, ids } = found;
         let folder = SessionFolder::existing(&state.session_folder(session));
         let (link, gid) = listen(&folder, |listener| Link::resume(listener, Timing::default(), unfinished))?;
         // PID 1 connects as soon as it is thawed, so the socket comes first; and it does so before the engine answers.
@@ -183,7 +209,7 @@ impl Sandbox {
             thawing,
             id: found.id,
             pid: found.pid,
-            ids: ids::block(base),
+            ids,
             environment: image.environment,
             orphan_grace,
             staged: None,

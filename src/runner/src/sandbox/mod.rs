@@ -30,5 +30,5 @@ pub(crate) mod verify;
 
 pub use call::{CallError, Gone, GoneKind, Reply, ToolCall};
 pub use copy::{Copied, CopyError};
-pub use lifecycle::Sandbox;
+pub use lifecycle::{Found, Sandbox};
 pub use order::{Order, SandboxError};

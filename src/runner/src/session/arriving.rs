@@ -42,6 +42,11 @@ impl Arriving {
         self.sandbox.into_inner()?.ok()
     }
 
+    /// Why there will never be one.
+    pub(super) fn lost(&self) -> Option<Gone> {
+        self.sandbox.get()?.as_ref().err().cloned()
+    }
+
     async fn here(&self) -> Result<&Sandbox, Gone> {
         loop {
             let arrived = self.arrived.notified();

@@ -256,18 +256,21 @@ impl<'a> Drive<'a> {
 
     /// Takes the sandbox up again, beside the model's turn.
     async fn go_on(&self) -> Result<(Stop, Option<Sandbox>), Failure> {
-        let means = self.life.means;
+        let (engine, state) = (&self.life.means.engine, &self.life.means.state);
+        let asked = Instant::now();
+        // Before the model is asked: one that knows of a sandbox which is gone would think for nothing.
+        let found = match Sandbox::find(engine, state, &self.name).await {
+            Ok(found) => found,
+            Err(error) => return Ok((lost(&gone_for_good(error)?).into(), None)),
+        };
         let open = || self.told.open.iter().filter(|open| open.result.is_none() && open.begun);
         let begun: BTreeSet<String> = open().map(|open| open.call.key.clone()).collect();
         let unfinished: Vec<String> =
             open().filter(|open| open.call.name == "bash").map(|open| open.call.key.clone()).collect();
         let hands = Arriving::new(begun);
-        let asked = Instant::now();
         let grace = self.agent.settings.orphan_grace;
         let arrival = async {
-            let resumed =
-                Sandbox::resume(&means.engine, &means.state, &self.life.id, &self.name, grace, &unfinished).await;
-            match resumed {
+            match Sandbox::go_on(engine, state, &self.life.id, found, grace, &unfinished).await {
                 Ok(sandbox) => {
                     self.life.show_ready(&sandbox, asked);
                     hands.arrive(Ok(sandbox));
@@ -276,23 +279,37 @@ impl<'a> Drive<'a> {
             }
             Ok::<(), Failure>(())
         };
+        let mut arrival = Box::pin(arrival.fuse());
         let (tools, registry) = self.tools();
         let stop = {
-            let mut arrival = pin!(arrival.fuse());
             let mut driving = pin!(self.driver(self.caller(&registry, &hands, &tools)).run());
-            let stop = loop {
+            loop {
                 tokio::select! {
                     stop = &mut driving => break stop,
                     arrived = &mut arrival, if !arrival.is_terminated() => arrived?,
                 }
-            };
-            // The model may be faster than the engine; what is to be paused must be there.
-            if matches!(stop, Stop::Suspended | Stop::Left) && !arrival.is_terminated() {
-                arrival.await?;
             }
-            stop
         };
+        // The model was faster: a container that is being thawed would be neither frozen again nor copied from.
+        if self.needs_sandbox(&stop) && !arrival.is_terminated() {
+            arrival.as_mut().await?;
+        }
+        drop(arrival);
+        if let (Stop::End(end), Some(gone)) = (&stop, hands.lost())
+            && end.cause == EndCause::Done
+        {
+            return Ok((lost(&gone).into(), None));
+        }
         Ok((stop, hands.into_sandbox()))
+    }
+
+    /// What follows this stop is done in the sandbox, also when it has not arrived.
+    fn needs_sandbox(&self, stop: &Stop) -> bool {
+        match stop {
+            Stop::Suspended | Stop::Left => true,
+            Stop::End(conclusion) => conclusion.cause == EndCause::Done && !self.started.copy_out.is_empty(),
+            Stop::Fenced => false,
+        }
     }
 
     fn tools(&self) -> (ToolSession, Registry) {
