@@ -65,6 +65,8 @@ fn visit(point: &str) {
 }
 
 points! { visit;
+    link_send = "link.send",
+    link_received = "link.received",
     commit_append_before = "commit.append.before",
     commit_append_after = "commit.append.after",
     commit_set_container_before = "commit.set_container.before",

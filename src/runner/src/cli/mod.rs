@@ -3,6 +3,7 @@
 mod agent;
 pub mod calls;
 pub mod completions;
+mod control;
 mod copies;
 pub mod doctor;
 mod driving;

@@ -5,18 +5,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::find_project;
+use super::control::Steward;
 use super::{driving, output, signals};
 use crate::dispatch::seat::{self, Seat};
 use crate::exit::Failure;
+use crate::gateway::{self, Client};
 use crate::observe::logging::{self, Destination};
 use crate::observe::sanitise;
 use crate::project::Project;
@@ -47,9 +45,6 @@ pub struct ServeArgs {
     #[arg(long)]
     pub json: bool,
 }
-
-/// The signal that asks a process that serves to finish.
-const DRAIN: Signal = Signal::SIGUSR1;
 
 /// How often whoever waits for the end of another process looks.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
@@ -96,29 +91,31 @@ async fn serve(
     if args.drain {
         dispatch.drain();
     }
-    let failed = |error: std::io::Error| Failure::new(1, &error);
-    let mut drains = signal(SignalKind::from_raw(DRAIN as i32)).map_err(failed)?;
+    let listener = gateway::bind(seat).map_err(|error| Failure::new(crate::exit::USAGE, &error))?;
+    let (store, served) = (Arc::clone(&means.store), (*project).clone());
     ready(args, &project, seat, taken_up)?;
+    let control = Rc::new(Steward { dispatch: Rc::clone(&dispatch), means, project });
+    let closing = CancellationToken::new();
+    let answering = tokio::task::spawn_local({
+        let closing = closing.clone();
+        async move { gateway::serve(listener, control, store, served, closing.cancelled_owned()).await }
+    });
     let mut running = {
         let dispatch = Rc::clone(&dispatch);
         tokio::task::spawn_local(async move { dispatch.run().await })
     };
     let bug = |error: tokio::task::JoinError| Failure::new(crate::exit::BUG, &error);
-    loop {
-        tokio::select! {
-            done = &mut running => return done.map_err(bug),
-            () = leave.cancelled() => break,
-            Some(()) = drains.recv() => {
-                tracing::info!(sessions = dispatch.at_work(), "finishing; no new work is taken");
-                dispatch.drain();
-            }
+    tokio::select! {
+        done = &mut running => done.map_err(bug)?,
+        () = leave.cancelled() => {
+            tracing::info!(sessions = dispatch.at_work(), "leaving; the next runner goes on with its sessions");
+            dispatch.leave();
+            running.await.map_err(bug)?;
+            tracing::info!("all sessions are left");
         }
     }
-    tracing::info!(sessions = dispatch.at_work(), "leaving; the next runner goes on with its sessions");
-    dispatch.leave();
-    running.await.map_err(bug)?;
-    tracing::info!("all sessions are left");
-    Ok(())
+    closing.cancel();
+    answering.await.map_err(bug)
 }
 
 /// Says that work can come.
@@ -164,14 +161,13 @@ async fn engine(leave: &CancellationToken) -> Option<Engine> {
 
 /// Asks the process that serves the project to finish, and waits until it has.
 async fn drain_other(state: &State, project: &str) -> Result<u8, Failure> {
-    if let Some(pid) = seat::served_by(state, project)? {
-        let pid = Pid::from_raw(i32::try_from(pid).unwrap_or_default());
-        // It may be gone by now.
-        kill(pid, DRAIN).or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) }).map_err(|errno| {
-            Failure { code: 1, message: format!("cannot signal process {pid}: {errno}"), hint: None }
-        })?;
-    }
+    let mut asked = false;
     while seat::is_served(state, project)? {
+        // It may be beginning, and have no socket yet.
+        if !asked && let Some(client) = Client::find(state, project).await? {
+            client.drain().await?;
+            asked = true;
+        }
         tokio::time::sleep(LOOK_AFTER).await;
     }
     Ok(0)

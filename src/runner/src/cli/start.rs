@@ -10,9 +10,12 @@ use super::follow::follow;
 use super::{means, output, progress, signals};
 use crate::dispatch::seat;
 use crate::exit::Failure;
+use crate::gateway::{Client, CopyIn, CopyOut, NewStart};
 use crate::model::{self, PromptParts};
+use crate::project::Agent;
 use crate::session::begin;
 use crate::session::owner::Owner;
+use crate::session::progress::Watcher;
 use crate::state::State;
 use crate::store::{SqliteStore, Store};
 
@@ -80,14 +83,16 @@ impl StartArgs {
 pub async fn run(args: StartArgs) -> Result<u8, Failure> {
     let (project, agent) = args.agent.load(&args.models)?;
     let task = args.task()?;
-    // What is wrong with its models is said here, and not by whoever drives it.
-    model::open(&agent.models)?;
+    // What is wrong is said here, and not by whoever drives it.
+    admit(&agent)?;
     let identity = project.root.display().to_string();
     let state = State::open()?;
     let served = seat::is_served(&state, &identity)?;
-    if agent.settings.scale == 0 {
-        let hint = "give it a `scale` of 1 or more in its config.toml";
-        return Err(Failure::usage(format!("agent {} is disabled: its `scale` is 0", agent.name), hint));
+    if !args.detach
+        && let Some(client) = Client::find(&state, &identity).await?
+    {
+        let id = client.start(&handed_over(&args, task)?).await?;
+        return followed(&state, &id, &*progress::watcher(args.json)).await;
     }
     let parts = PromptParts { task, trigger: json!({"type": "manual"}), params: agent.params.clone() };
     let order = begin::Order {
@@ -107,8 +112,8 @@ pub async fn run(args: StartArgs) -> Result<u8, Failure> {
         if args.detach {
             return detached(&args, &id, served);
         }
-        let ended = follow(&store, &state, &id, 0, &*watcher, &signals::interrupt()).await?;
-        return Ok(ended.end.map_or(0, |(end, _)| end.exit_code));
+        drop(store);
+        return followed(&state, &id, &*watcher).await;
     }
     let means = means::open(&*watcher).await?;
     means.engine.image(&agent.settings.image).await?;
@@ -118,6 +123,49 @@ pub async fn run(args: StartArgs) -> Result<u8, Failure> {
     means.store.create_session(session, started).await?;
     let session = means.store.session(&id).await?;
     driving::drive_here(means, project, &session, Screen::new(watcher), &interrupt).await
+}
+
+/// An agent that can be started: its models can be opened, and it is not disabled.
+pub(super) fn admit(agent: &Agent) -> Result<(), Failure> {
+    model::open(&agent.models)?;
+    if agent.settings.scale == 0 {
+        let hint = "give it a `scale` of 1 or more in its config.toml";
+        return Err(Failure::usage(format!("agent {} is disabled: its `scale` is 0", agent.name), hint));
+    }
+    Ok(())
+}
+
+/// What whoever serves is asked to start. It has another working directory, so paths are whole.
+fn handed_over(args: &StartArgs, task: Option<String>) -> Result<NewStart, Failure> {
+    let whole = |path: PathBuf| {
+        std::path::absolute(&path)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display()), "name a path that can be resolved"))
+    };
+    let agent = match args.agent.agent.as_str() {
+        path if path.contains('/') || path == "." || path == ".." => {
+            whole(PathBuf::from(path))?.to_str().map(str::to_owned).ok_or_else(|| {
+                Failure::usage(format!("the path {path:?} is no text"), "give the agent's folder a name in UTF-8")
+            })?
+        }
+        name => name.to_owned(),
+    };
+    let copy_in = args.agent.copies_in().into_iter().map(|(from, to)| Ok(CopyIn { from: whole(from)?, to }));
+    let copy_out = args.agent.copies_out().into_iter().map(|(from, to)| Ok(CopyOut { from, to: whole(to)? }));
+    Ok(NewStart {
+        agent,
+        task,
+        models: args.models.clone(),
+        copy_in: copy_in.collect::<Result<_, Failure>>()?,
+        copy_out: copy_out.collect::<Result<_, Failure>>()?,
+        keep: args.agent.keep,
+    })
+}
+
+/// Follows a session that another process drives, to its end.
+async fn followed(state: &State, id: &str, watcher: &dyn Watcher) -> Result<u8, Failure> {
+    let store = SqliteStore::open(state.root())?;
+    let ended = follow(&store, state, id, 0, watcher, &signals::interrupt()).await?;
+    Ok(ended.end.map_or(0, |(end, _)| end.exit_code))
 }
 
 /// Says which session was queued.

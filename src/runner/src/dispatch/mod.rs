@@ -135,6 +135,8 @@ impl<D: Drive + 'static> Dispatch<D> {
             () = self.keep_schedules() => {}
             () = self.forget() => {}
         }
+        // One of the loops may have been at it.
+        self.remove_sandboxes().await;
     }
 
     /// Takes no new work but what the call trees at work need to come to their ends; [`Dispatch::run`] returns when the
@@ -153,6 +155,11 @@ impl<D: Drive + 'static> Dispatch<D> {
         for member in self.crew.borrow().values() {
             member.signals.leave.cancel();
         }
+        self.nudge.notify_one();
+    }
+
+    /// Looks for work now, and not when it hears of a change.
+    pub(crate) fn nudge(&self) {
         self.nudge.notify_one();
     }
 

@@ -142,3 +142,83 @@ impl Newcomers for Beginner {
         begin(&self.project, &agent, order, &self.owner).map_err(|failure| NoNewcomer::Invalid(failure.message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROJECT: &str = "[models.m]\nprovider = \"script\"\nfile = \"turns.json\"\n";
+
+    fn project(folder: &Path, agents: &[(&str, &str)]) -> Project {
+        std::fs::write(folder.join("config.toml"), PROJECT).unwrap();
+        std::fs::write(folder.join("turns.json"), r#"{"turns": []}"#).unwrap();
+        for (name, config) in agents {
+            let agent = folder.join(name);
+            std::fs::create_dir_all(&agent).unwrap();
+            let skill = format!("---\nname: {}\ndescription: x\n---\nWork.\n", name.rsplit('/').next().unwrap());
+            std::fs::write(agent.join("SKILL.md"), skill).unwrap();
+            std::fs::write(agent.join("config.toml"), config).unwrap();
+        }
+        Project::open(folder).unwrap()
+    }
+
+    fn owner() -> OwnerId {
+        OwnerId { id: "me".to_owned(), host: "here".to_owned() }
+    }
+
+    /// All that another process needs to drive it is in the first line.
+    #[test]
+    fn the_first_line_says_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = "models = [\"m\"]\nmaxTokens = 500\nmaxWorkQueueSize = 7\n";
+        let project = project(folder.path(), &[("elsewhere/worker", config)]);
+        let agent = project.agent(&folder.path().join("elsewhere/worker").display().to_string()).unwrap();
+        let order = Order {
+            parts: PromptParts {
+                task: Some("do it".to_owned()),
+                trigger: json!({"type": "manual"}),
+                params: json!({}),
+            },
+            copy_in: vec![(PathBuf::from("notes"), "/tmp/notes".to_owned())],
+            copy_out: vec![("/tmp/report".to_owned(), PathBuf::from("/out"))],
+            keep: true,
+            models: vec!["m".to_owned()],
+        };
+        let (session, line) = begin(&project, &agent, order, &owner()).unwrap();
+        assert_eq!((session.keep, session.place.queue, session.place.max_tokens), (true, Some(7), Some(500)));
+        assert_eq!(session.container, None, "whoever gives it a slot names the container");
+        let started: Started = serde_json::from_str(&line.body).unwrap();
+        let notes = std::env::current_dir().unwrap().join("notes").display().to_string();
+        assert_eq!(started.copy_in, [(notes, "/tmp/notes".to_owned())]);
+        assert_eq!(started.copy_out, [("/tmp/report".to_owned(), "/out".to_owned())]);
+        assert_eq!(started.folder, Some(agent.folder.display().to_string()));
+        assert_eq!((started.task.as_deref(), started.models.as_slice()), (Some("do it"), &["m".to_owned()][..]));
+        let again = project.agent_on(started.folder.as_deref().unwrap(), &started.models).unwrap();
+        assert_eq!(again, agent);
+    }
+
+    /// S-CALL-1: who cannot be called, and that no path leads to an agent outside the project.
+    #[test]
+    fn only_agents_of_the_project_can_be_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let agents = [
+            ("agents/worker", "models = [\"m\"]\n"),
+            ("agents/idle", "models = [\"m\"]\nscale = 0\n"),
+            ("agents/broken", "modells = 1\n"),
+            ("elsewhere/worker", "models = [\"m\"]\n"),
+        ];
+        let beginner = Beginner::new(project(folder.path(), &agents), owner());
+        let (session, line) = beginner.session("worker", json!({"type": "agent_trigger"})).unwrap();
+        let started: Started = serde_json::from_str(&line.body).unwrap();
+        assert_eq!((session.agent.as_str(), started.trigger), ("worker", json!({"type": "agent_trigger"})));
+        assert_eq!(beginner.session("idle", Value::Null).unwrap_err(), NoNewcomer::Disabled);
+        assert!(
+            matches!(beginner.session("broken", Value::Null), Err(NoNewcomer::Invalid(why)) if why.contains("modells"))
+        );
+        let elsewhere = folder.path().join("elsewhere/worker").display().to_string();
+        for name in ["nobody", "../elsewhere/worker", elsewhere.as_str()] {
+            let known = ["broken", "idle", "worker"].map(str::to_owned).into_iter().collect();
+            assert_eq!(beginner.session(name, Value::Null).unwrap_err(), NoNewcomer::Unknown(known), "{name}");
+        }
+    }
+}

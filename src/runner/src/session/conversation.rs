@@ -153,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::session::journal::{Image, Informed, Status};
+    use crate::session::journal::{Image, Informed, Status, ToolStarted};
 
     fn assistant(turn: u32, calls: usize) -> Event {
         let call = |index| Call {
@@ -216,6 +216,32 @@ mod tests {
         let have: Vec<bool> = told.open.iter().map(|open| open.result.is_some()).collect();
         assert_eq!(have, [false, true, false]);
         assert_eq!(told.open[2].call.key, "s/1/2");
+    }
+
+    /// What was begun may have had its effect; what was not has none.
+    #[test]
+    fn calls_that_were_begun_are_told_apart() {
+        let begun = Event::ToolStarted(ToolStarted { key: "s/1/1".to_owned(), ..ToolStarted::default() });
+        let told = of("s", &[assistant(1, 3), begun]);
+        assert_eq!(told.open.iter().map(|open| open.begun).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!((told.since, told.said.as_str()), (3, "turn 1"));
+    }
+
+    /// `onSandboxLost = "restart"`: the conversation is a new one, its turns go on, and so do the keys of what is removed.
+    #[test]
+    fn a_session_that_begins_again_knows_nothing_of_before() {
+        let restarted = Event::Informed(Informed { source: RESTARTED.to_owned(), content: json!({}) });
+        let content = json!({"removed": ["s/3/0"], "bytes": 10});
+        let room = Event::Informed(Informed { source: "context".to_owned(), content });
+        let before = [assistant(1, 1), finished(1, 0), assistant(2, 1), restarted];
+        let after = [assistant(3, 1), finished(3, 0), assistant(4, 1), finished(4, 0), room];
+        let told = of("s", &before);
+        assert_eq!((told.messages.len(), told.open.len(), told.turns), (0, 0, 2));
+        let told = of("s", &[before.as_slice(), after.as_slice()].concat());
+        let texts = texts(&told);
+        assert_eq!((texts.len(), texts[0].as_str(), told.turns, told.usage.input), (4, "turn 3", 4, 40));
+        assert!(texts[1].contains("was removed to make room"), "{texts:?}");
+        assert_eq!(texts[3], "result 4/0");
     }
 
     #[test]

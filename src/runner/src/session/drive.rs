@@ -15,9 +15,12 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -236,12 +239,12 @@ impl<'a> Drive<'a> {
             Err(conclusion) => return Ok((conclusion.into(), None)),
         };
         self.lived = true;
-        let copies: Vec<(PathBuf, String)> =
+        let wanted: Vec<(PathBuf, String)> =
             self.started.copy_in.iter().map(|(from, to)| (PathBuf::from(from), to.clone())).collect();
         let (tools, registry) = self.tools();
         let caller = self.caller(&registry, &sandbox, &tools);
         let copied = tokio::select! {
-            copied = self.life.copy_in(&sandbox, caller, &copies, &self.signals.interrupt) => copied.map_err(Stop::from),
+            copied = self.life.copy_in(&sandbox, caller, &wanted, &self.signals.interrupt) => copied.map_err(Stop::from),
             () = self.signals.leave.cancelled() => Err(Stop::Left),
         };
         let stop = match copied {
@@ -271,12 +274,23 @@ impl<'a> Drive<'a> {
                 }
                 Err(error) => hands.arrive(Err(gone_for_good(error)?)),
             }
-            std::future::pending::<Result<Stop, Failure>>().await
+            Ok::<(), Failure>(())
         };
         let (tools, registry) = self.tools();
-        let stop = tokio::select! {
-            stop = self.driver(self.caller(&registry, &hands, &tools)).run() => stop,
-            failed = arrival => failed?,
+        let stop = {
+            let mut arrival = pin!(arrival.fuse());
+            let mut driving = pin!(self.driver(self.caller(&registry, &hands, &tools)).run());
+            let stop = loop {
+                tokio::select! {
+                    stop = &mut driving => break stop,
+                    arrived = &mut arrival, if !arrival.is_terminated() => arrived?,
+                }
+            };
+            // The model may be faster than the engine; what is to be paused must be there.
+            if matches!(stop, Stop::Suspended | Stop::Left) && !arrival.is_terminated() {
+                arrival.await?;
+            }
+            stop
         };
         Ok((stop, hands.into_sandbox()))
     }

@@ -195,10 +195,10 @@ impl Life<'_> {
         &self,
         sandbox: &Sandbox,
         caller: Caller<'_>,
-        copies: &[(PathBuf, String)],
+        wanted: &[(PathBuf, String)],
         interrupt: &CancellationToken,
     ) -> Result<(), Conclusion> {
-        for (from, to) in copies {
+        for (from, to) in wanted {
             let shown = from.display().to_string();
             let copied = tokio::select! {
                 biased;
@@ -217,7 +217,7 @@ impl Life<'_> {
     pub(super) async fn copy_out(
         &self,
         sandbox: &Sandbox,
-        copies: &[(String, PathBuf)],
+        wanted: &[(String, PathBuf)],
         conclusion: Conclusion,
     ) -> Conclusion {
         use EndCause::{Engine, Killed, Policy, Protocol, SandboxLost};
@@ -225,7 +225,7 @@ impl Life<'_> {
             return conclusion;
         }
         let mut conclusion = conclusion;
-        for (from, to) in copies {
+        for (from, to) in wanted {
             let shown = to.display().to_string();
             match sandbox.get(from, to).await {
                 Ok(copied) => self.show_copy(from, &shown, &copied),

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::slot::{Answer, Item, Shape, Slot};
+use crate::crash;
 
 /// Most credit that one call may hold; more is an attempt to overflow.
 const MAX_CREDIT: u64 = 1 << 32;
@@ -13,6 +14,7 @@ const MAX_CREDIT: u64 = 1 << 32;
 impl Connection {
     /// Handles one frame; the error says which rule it broke.
     pub(super) async fn dispatch(&self, frame: Frame<FromSandbox>) -> Result<(), String> {
+        crash::point("link.received");
         let Frame { header, payload } = frame;
         if !payload.is_empty() && !matches!(header, FromSandbox::Chunk { .. } | FromSandbox::Done(_)) {
             return Err("a payload where none belongs".to_owned());

@@ -5,6 +5,8 @@ use std::io;
 use protocol::{FrameError, ToSandbox, encode};
 use tokio::net::unix::OwnedWriteHalf;
 
+use crate::crash;
+
 /// Queued bytes above which nothing but small answers may be added.
 const HIGH: usize = 512 * 1024;
 
@@ -43,6 +45,7 @@ impl Outbox {
 
     /// Writes a frame, or queues what the socket does not take now.
     pub(super) fn send(&mut self, to: &OwnedWriteHalf, message: &ToSandbox, payload: &[u8]) -> Result<(), FrameError> {
+        crash::point("link.send");
         self.scratch.clear();
         encode(message, payload, &mut self.scratch)?;
         self.accepted += self.scratch.len() as u64;

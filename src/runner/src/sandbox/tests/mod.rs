@@ -4,6 +4,7 @@ mod copy;
 mod files;
 mod flow;
 mod hostile;
+mod paused;
 mod real;
 mod resync;
 mod scripted;

@@ -19,14 +19,14 @@ use crate::sandbox::{Order, Sandbox, SandboxError};
 use crate::state::{State, random_hex};
 
 /// A state directory, an agent's folder and an engine.
-struct Home {
+pub(super) struct Home {
     root: TempDir,
-    engine: Engine,
-    state: State,
+    pub(super) engine: Engine,
+    pub(super) state: State,
 }
 
 impl Home {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let state = State::open_at(&root.path().join("state")).unwrap();
         let agent = root.path().join("agent");
@@ -39,7 +39,7 @@ impl Home {
         Self { root, engine, state }
     }
 
-    fn order(&self) -> Order {
+    pub(super) fn order(&self) -> Order {
         let wanted = Wanted {
             memory: Some("128m".to_owned()),
             pids: Some(64),
@@ -57,7 +57,7 @@ impl Home {
         }
     }
 
-    async fn start(&self) -> Sandbox {
+    pub(super) async fn start(&self) -> Sandbox {
         Sandbox::start(&self.engine, &self.state, self.order()).await.unwrap()
     }
 
@@ -66,22 +66,22 @@ impl Home {
     }
 
     /// Nothing of any session is left.
-    async fn assert_clean(&self) {
+    pub(super) async fn assert_clean(&self) {
         assert_eq!(self.engine.list_by_token(self.state.token()).await.unwrap(), []);
         assert!(self.state.session_folders().unwrap().is_empty());
     }
 
-    async fn stop(&self, sandbox: Sandbox) {
+    pub(super) async fn stop(&self, sandbox: Sandbox) {
         sandbox.stop().await.unwrap();
         self.assert_clean().await;
     }
 }
 
-async fn run(sandbox: &Sandbox, key: &str, command: &str) -> Reply {
+pub(super) async fn run(sandbox: &Sandbox, key: &str, command: &str) -> Reply {
     sandbox.call(bash(key, command.to_owned())).await.unwrap()
 }
 
-fn text(reply: &Reply) -> String {
+pub(super) fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.payload).into_owned()
 }
 
