@@ -54,8 +54,8 @@ TIME assistant  turn 2 · 20 tokens in, 3 out
 TIME ended      done the agent is done
 "#);
     insta::assert_snapshot!(place.masked(&place.run(["ps", "--all"]).exits(0).stdout), @"
-SESSION   AGENT   STATE  STARTED              TOOK
-SESSION  worker  done   TIME  TIME
+SESSION   AGENT   STATE  STARTED              AGE     TOKENS  LOCK  STATUS
+SESSION  worker  done   TIME  TIME  35
 ");
     assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS\n");
 }
