@@ -54,15 +54,52 @@ fn start_dies_at(point: &str) {
     daemon.stop().exits(0);
 }
 
-/// What both do at a point is told by its name.
+/// `runner stop` dies and is typed again: the session, which nobody drives, has ended once, also when only one was heard.
+#[track_caller]
+fn stop_dies_at(point: &str) {
+    let place = scene::place(2);
+    let session = place.detach("root");
+    killed(&place, point, &["stop", &session]);
+    place.run(["stop", &session]).exits(0);
+    assert_eq!(place.ended(&session), "stopped", "{point}");
+    assert_eq!(place.kinds(&session, "ended"), 1, "{point}");
+    place.assert_nothing_left();
+}
+
+/// `runner pause` dies: the agent is paused or it is not; once it is unpaused its session begins.
+#[track_caller]
+fn pause_dies_at(point: &str) {
+    let place = Place::fleet("", &[("one", "", serde_json::json!([crate::harness::script::say("done")]))]);
+    killed(&place, point, &["pause", "one"]);
+    let daemon = place.serve();
+    let session = place.detach("one");
+    if point.ends_with("after") {
+        let other = place.detach("worker");
+        assert_eq!(place.ended(&other), "done");
+        assert_eq!(place.state_of(&session), "queued", "{point}");
+        place.run(["unpause", "one"]).exits(0);
+    }
+    assert_eq!(place.ended(&session), "done", "{point}");
+    place.assert_nothing_left();
+    daemon.stop().exits(0);
+}
+
+/// What is done at a point is told by its name.
 #[track_caller]
 fn dies_at(point: &str) {
-    if point.contains("create_session") { start_dies_at(point) } else { emit_dies_at(point) }
+    let dies =
+        [("create_session", start_dies_at as fn(&str)), ("request_stop", stop_dies_at), ("pause_agent", pause_dies_at)];
+    let (_, dies) = dies.into_iter().find(|(verb, _)| point.contains(verb)).unwrap_or(("", emit_dies_at));
+    dies(point);
 }
 
 points! { dies_at;
     create_session_before = "commit.create_session.before",
     create_session_after = "commit.create_session.after",
+    request_stop_before = "commit.request_stop.before",
+    request_stop_after = "commit.request_stop.after",
+    pause_agent_before = "commit.pause_agent.before",
+    pause_agent_after = "commit.pause_agent.after",
     accept_before = "commit.accept.before",
     accept_after = "commit.accept.after",
     wake_before = "commit.wake.before",

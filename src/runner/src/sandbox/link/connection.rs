@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::handshake::{End, Framed};
 use super::outbox::Outbox;
 use super::slot::{Answer, Ears, Slot, WINDOW};
+use crate::crash;
 
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
@@ -245,6 +246,7 @@ impl Connection {
                 match reader.decoder.next::<FromSandbox>() {
                     Ok(Some(frame)) => {
                         began = None;
+                        crash::point("link.received");
                         if let Err(violation) = self.dispatch(frame).await {
                             return End::Violation(violation);
                         }

@@ -6,6 +6,8 @@ use protocol::{Decoder, FromSandbox, Hello, OLDEST, ToSandbox, VERSION, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::crash;
+
 /// Why a connection came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
@@ -41,7 +43,10 @@ impl Framed {
         let mut buffer = [0; 4096];
         loop {
             match self.decoder.next::<FromSandbox>() {
-                Ok(Some(frame)) if frame.payload.is_empty() => return Ok(frame.header),
+                Ok(Some(frame)) if frame.payload.is_empty() => {
+                    crash::point("handshake.received");
+                    return Ok(frame.header);
+                }
                 Ok(Some(_)) => return Err(End::Violation("a payload in the handshake".to_owned())),
                 Ok(None) => {}
                 Err(error) => return Err(End::Violation(error.to_string())),
@@ -57,6 +62,7 @@ impl Framed {
     pub(super) async fn send(&mut self, message: &ToSandbox) -> Result<(), End> {
         let mut bytes = Vec::new();
         encode(message, b"", &mut bytes).map_err(|error| End::Violation(format!("our own welcome: {error}")))?;
+        crash::point("handshake.send");
         Ok(self.stream.write_all(&bytes).await?)
     }
 }

@@ -48,6 +48,7 @@ impl Outbox {
         crash::point("link.send");
         self.scratch.clear();
         encode(message, payload, &mut self.scratch)?;
+        crash::point("link.send");
         self.accepted += self.scratch.len() as u64;
         let mut done = 0;
         if !self.is_waiting() {
