@@ -68,9 +68,9 @@ fn faults_of_the_unpause_are_seen_through() {
     }
 }
 
-/// An engine that hangs up on every unpause for good ends the session with the engine's cause, and nothing hangs.
+/// An engine that hangs up on every unpause loses no session: it is tried again until the engine does its work.
 #[test]
-fn an_engine_that_never_unpauses_ends_the_session() {
+fn an_engine_that_does_not_unpause_loses_no_session() {
     let place = Place::fleet("", &[("waits", "", turns())]);
     let relay = Relay::new();
     let daemon = serve_behind(&place, &relay);
@@ -78,12 +78,35 @@ fn an_engine_that_never_unpauses_ends_the_session() {
     place.waiting(&session);
     relay.rule("/unpause", Rule::HangUp);
     place.emit("issues", "acme/app", &json!({}));
-    let cause = place.ended(&session);
-    assert!(["engine", "sandbox_lost"].contains(&cause.as_str()), "{cause}");
+    until("a driver gave up", || daemon.said().contains("its driver failed"));
+    assert_eq!(place.state_of(&session), "active");
+    assert!(place.is_paused(&session));
     relay.heal();
-    place.all_ended();
-    until("the next look removes it", || place.containers().is_empty() && place.session_folders().is_empty());
+    assert_eq!(place.ended(&session), "done");
+    assert_eq!(place.answer(&session, "b"), json!("before\n"));
+    place.assert_nothing_left();
     daemon.stop().exits(0);
+}
+
+/// Engine faults at the look that begins a resumption are seen through: one that is slow, and one that is for a while out.
+#[test]
+fn faults_of_the_look_are_seen_through() {
+    for rule in [Rule::Dribble, Rule::Fail, Rule::HangUp] {
+        let place = Place::fleet("", &[("waits", "", turns())]);
+        let relay = Relay::new();
+        let daemon = serve_behind(&place, &relay);
+        let session = place.detach("waits");
+        place.waiting(&session);
+        let name = place.show(&session)["container"]["name"].as_str().expect("a name").to_owned();
+        relay.rule(&format!("/{name}/json"), rule.clone());
+        place.emit("issues", "acme/app", &json!({}));
+        relay.met("/json");
+        relay.heal();
+        assert_eq!(place.ended(&session), "done", "{rule:?}");
+        assert_eq!(place.answer(&session, "b"), json!("before\n"), "{rule:?}");
+        place.assert_nothing_left();
+        daemon.stop().exits(0);
+    }
 }
 
 /// PID 1 is killed, or everything in the box, while its session waits: the session ends with that cause.

@@ -27,7 +27,7 @@ fn an_event_wakes_exactly_those_that_match() {
         json!({"pull_request.draft": false}),
         json!({"pull_request.draft": "false"}),
         json!({"pull_request.body": null}),
-        json!({"labels.1": "urgent"}),
+        json!({"labels.1.name": "urgent"}),
         json!({"pull_request.labels.0.name": "bug"}),
         json!({"custom.a\\.b": 1, "custom.deep.0.x.1": 20}),
     ];
@@ -39,7 +39,7 @@ fn an_event_wakes_exactly_those_that_match() {
         json!({"pull_request.draft": 0}),
         json!({"pull_request.missing": null}),
         json!({"labels": null}),
-        json!({"labels.7": "bug"}),
+        json!({"labels.7.name": "bug"}),
         json!({"custom.a.b": 1}),
         json!({"repo": "acme/app", "action": "closed"}),
     ];

@@ -42,6 +42,11 @@ impl Arriving {
         self.sandbox.into_inner()?.ok()
     }
 
+    /// Waits until they are here, or will never be.
+    pub(super) async fn arrived(&self) -> Result<(), Gone> {
+        self.here().await.map(|_| ())
+    }
+
     async fn here(&self) -> Result<&Sandbox, Gone> {
         loop {
             let arrived = self.arrived.notified();

@@ -15,12 +15,9 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::FusedFuture;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -274,25 +271,34 @@ impl<'a> Drive<'a> {
                 }
                 Err(error) => hands.arrive(Err(gone_for_good(error)?)),
             }
-            Ok::<(), Failure>(())
+            std::future::pending::<Result<Stop, Failure>>().await
         };
+        let mut arrival = Box::pin(arrival);
         let (tools, registry) = self.tools();
-        let stop = {
-            let mut arrival = pin!(arrival.fuse());
-            let mut driving = pin!(self.driver(self.caller(&registry, &hands, &tools)).run());
-            let stop = loop {
-                tokio::select! {
-                    stop = &mut driving => break stop,
-                    arrived = &mut arrival, if !arrival.is_terminated() => arrived?,
-                }
-            };
-            // The model may be faster than the engine; what is to be paused must be there.
-            if matches!(stop, Stop::Suspended | Stop::Left) && !arrival.is_terminated() {
-                arrival.await?;
-            }
-            stop
+        let stop = tokio::select! {
+            stop = self.driver(self.caller(&registry, &hands, &tools)).run() => stop,
+            failed = &mut arrival => failed?,
         };
+        if self.needs_sandbox(&stop) {
+            // The model was faster: a container that is being thawed would be neither frozen again nor copied from.
+            tokio::select! {
+                gone = hands.arrived() => if let Err(gone) = gone && matches!(stop, Stop::End(_)) {
+                    return Ok((lost(&gone).into(), None));
+                },
+                failed = &mut arrival => { failed?; }
+            }
+        }
+        drop(arrival);
         Ok((stop, hands.into_sandbox()))
+    }
+
+    /// What follows this stop is done in the sandbox, also when it has not arrived.
+    fn needs_sandbox(&self, stop: &Stop) -> bool {
+        match stop {
+            Stop::Suspended | Stop::Left => true,
+            Stop::End(conclusion) => conclusion.cause == EndCause::Done && !self.started.copy_out.is_empty(),
+            Stop::Fenced => false,
+        }
     }
 
     fn tools(&self) -> (ToolSession, Registry) {

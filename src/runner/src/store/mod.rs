@@ -190,7 +190,8 @@ pub trait Store: Send + Sync {
     fn unmatched(&self, project: String) -> StoreFuture<'_, Vec<InboxEvent>>;
 
     /// Says which waits an event matches, with full durability: those that still wait, and began before it or with it
-    /// among what they count, are woken (S-WAIT-9). No event wakes a session twice. Returns the ids of those woken.
+    /// among what they count, are woken (S-WAIT-9), unless it came after their deadline. No event wakes a session twice.
+    /// Returns the ids of those woken.
     fn wake(&self, event: i64, waits: Vec<i64>) -> StoreFuture<'_, Vec<String>>;
 
     /// Pauses or unpauses an agent of a project, or all of it: paused ones get no slot for new sessions.

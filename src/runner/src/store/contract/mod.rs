@@ -130,6 +130,7 @@ contract! { sqlite Sqlite:
         an_event_of_another_project_wakes_nobody
         an_event_that_came_before_wakes_nobody
         a_deadline_wakes_with_nothing
+        an_event_after_the_deadline_wakes_nobody
         too_many_are_refused
         a_lost_lock_is_told
         a_wait_is_finished_once

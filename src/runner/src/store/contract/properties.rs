@@ -260,14 +260,14 @@ impl<P: Place> Pair<P> {
 
     /// An event comes and is matched with all that wait, twice.
     async fn event(&mut self) {
-        let n = self.events.len();
+        let (n, now) = (self.events.len(), self.fleet.now());
         let mut event = super::inbox::event("/p");
         event.fields = json!({"number": n});
         let id = self.fleet.store.accept(event).await.unwrap();
         self.events.push(id);
         let mut woken: Vec<_> = (0..self.seats.len())
             .filter(|n| self.model.sessions[*n].state == SessionState::Waiting)
-            .filter(|n| self.model.sessions[*n].wait.as_ref().is_some_and(|wait| wait.hook))
+            .filter(|n| self.model.sessions[*n].wait.as_ref().is_some_and(|wait| wait.hook && now < wait.deadline))
             .collect();
         woken.sort_by_key(|n| self.model.sessions[*n].woken_at);
         let ids: Vec<_> = woken.iter().map(|n| self.model.sessions[*n].id.clone()).collect();

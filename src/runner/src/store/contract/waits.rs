@@ -214,6 +214,17 @@ pub(super) async fn a_deadline_wakes_with_nothing(place: impl Place) {
     assert_eq!(waited, Waited { woken: Woken::Timeout, waited: 2000, lost_lock: None });
 }
 
+/// S-WAIT-6: what came after the deadline is too late, also when nobody was there to say so at the deadline.
+pub(super) async fn an_event_after_the_deadline_wakes_nobody(place: impl Place) {
+    let fleet = Fleet::new(place);
+    let seat = fleet.slotted("a", "a").await;
+    fleet.store.wait(seat, wait(webhook(&[], None, &json!({}))), told()).await.unwrap();
+    fleet.pass(60_000);
+    let late = fleet.accept(&event("github", "push", 1)).await;
+    assert_eq!(fleet.wake_all(late).await, [""; 0]);
+    assert_eq!(fleet.store.expire_waits("/p".into()).await, Ok(vec!["a".into()]));
+}
+
 /// S-WAIT-7
 pub(super) async fn too_many_are_refused(place: impl Place) {
     let fleet = Fleet::new(place);

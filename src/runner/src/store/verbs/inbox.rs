@@ -63,7 +63,7 @@ pub(crate) fn wake(db: &Connection, event: i64, ids: &[i64], now: i64) -> Done<V
             .prepare_cached(
                 "SELECT s.key, s.id FROM waits AS w JOIN sessions AS s ON s.key = w.session
                  WHERE w.id = ?1 AND s.state = 2 AND w.webhook = 1 AND w.position < ?2
-                 AND s.project = (SELECT project FROM inbox WHERE id = ?2)
+                 AND (s.project, 1) = (SELECT project, at < w.deadline FROM inbox WHERE id = ?2)
                  AND NOT EXISTS (SELECT 1 FROM wakes WHERE event = ?2 AND session = s.key)",
             )?
             .query_row([*id, event], |row| Ok((SessionKey(row.get(0)?), row.get(1)?)))
