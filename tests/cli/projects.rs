@@ -64,6 +64,7 @@ TIME informed   runner
   slot: after TIME
 TIME informed   runner
   container: ID
+  image_id: DIGEST
   staged: ID
 TIME assistant  turn 1 · 0 tokens in, 0 out
   I write the greeting.

@@ -117,8 +117,6 @@ points! { visit;
     engine_remove_after = "engine.remove.after",
     handshake_send = "handshake.send",
     handshake_received = "handshake.received",
-    link_send = "link.send",
-    link_received = "link.received",
     model_before = "model.before",
     model_after = "model.after",
     pause_before = "pause.before",

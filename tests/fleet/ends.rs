@@ -35,7 +35,7 @@ fn every_end_frees_the_lock() {
         let name = place.show(session)["container"]["name"].as_str().expect("a name").to_owned();
         engine("DELETE", &format!("/containers/{name}?force=1"));
     };
-    for (how, cause) in [("stop", "stopped"), ("kill", "stopped"), ("lose", "sandbox_lost")] {
+    for (how, cause) in [("stop", "stopped"), ("kill", "killed"), ("lose", "sandbox_lost")] {
         let session = place.detach("held");
         gate.reached();
         assert_eq!(place.listed("locks").len(), 1);
@@ -128,7 +128,7 @@ fn killing_a_root_kills_its_tree() {
     place.run(["kill", &session]).exits(0);
     place.all_ended();
     for shown in place.ps_json() {
-        assert_eq!(shown["cause"], "stopped", "{shown}");
+        assert_eq!(shown["cause"], "killed", "{shown}");
     }
     assert_eq!(gate.waiting(), 0);
     place.assert_nothing_left();
@@ -168,11 +168,11 @@ fn a_paused_session_is_stopped() {
     let waits = json!([crate::harness::script::wait("w", &json!({}), "1h"), say("never")]);
     let place = Place::fleet("", &[("waits", "scale = 2", waits)]);
     let daemon = place.serve();
-    for how in ["stop", "kill"] {
+    for (how, cause) in [("stop", "stopped"), ("kill", "killed")] {
         let session = place.detach("waits");
         place.waiting(&session);
         place.run([how, &session]).exits(0);
-        assert_eq!(place.ended(&session), "stopped");
+        assert_eq!(place.ended(&session), cause);
     }
     place.assert_nothing_left();
     daemon.stop().exits(0);

@@ -91,7 +91,7 @@ fn however_a_child_ends_its_caller_hears_of_it() {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(init).expect("a process id"));
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("tests of fleets are root's");
     };
-    let ways: [(Way<'_>, &str); 3] = [(&kill, "stopped"), (&lose, "sandbox_lost"), (&crash, "sandbox_lost")];
+    let ways: [(Way<'_>, &str); 3] = [(&kill, "killed"), (&lose, "sandbox_lost"), (&crash, "sandbox_lost")];
     for (number, (way, cause)) in ways.into_iter().enumerate() {
         let session = place.detach("parent");
         gate.reached();

@@ -185,8 +185,10 @@ fn the_next_start_takes_up_and_leaves_again() {
     ran.exits(0).prints(&left);
     assert_eq!(place.show(&id)["state"], "runner_died");
     assert_eq!(gate.waiting(), 1, "its command is still there");
+    let resumed = Session::of(place.command(["resume", &id]));
+    until("it goes on again", || place.kinds(&id, "resumed") == 2);
     gate.open();
-    place.run(["resume", &id]).exits(0);
+    resumed.end().exits(0);
     assert_eq!(
         place.bodies(&id, "resumed").iter().map(|body| &body["by"]["type"]).collect::<Vec<_>>(),
         ["runner_died", "runner_left"]

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Place, long_sleep, processes, processes_with, until};
+use crate::harness::{Place, Session, engine_with, long_sleep, processes, processes_with, until};
 
 /// A session from start to end, with calls, a copy in and a copy out.
 #[test]
@@ -55,19 +55,39 @@ fn stopping() {
     assert_eq!(processes_with(&sleep), Vec::<u32>::new());
 }
 
-/// Recovery after a runner was killed.
+/// Recovery after a runner was killed: what has a mind goes on, what has none is cleaned up.
 #[test]
 fn recovery() {
     let place = Place::new();
-    let sleep = long_sleep();
-    place.script(&json!([{"calls": [{"id": "a", "tool": "bash", "args": {"command": sleep, "timeout": 1000}}]}]));
+    place.script(&json!([
+        {"calls": [{"id": "a", "tool": "bash", "args": {"command": "until [ -e /tmp/go ]; do sleep 0.05; done; echo went"}}]},
+        {"text": "${a.text}"}
+    ]));
     let mut session = place.start(&[]);
-    let id = session.id();
-    until("it works", || !processes(&sleep).is_empty());
+    let (id, container) = (session.id(), session.container());
+    until("it works", || place.kinds(&id, "tool_started") == 1);
+    let sleep = long_sleep();
+    let mut desk = place.desk();
+    desk.send("bash", &json!({"command": sleep, "timeout": 1000}));
+    until("the other works", || !processes(&sleep).is_empty());
+    let listed = place.run(["ps", "--json"]).exits(0).json();
+    let ids = listed.as_array().expect("a list").iter().map(|one| one["session"].as_str().expect("an id"));
+    let other = ids.filter(|other| *other != id).collect::<String>();
     session.crash();
+    desk.kill();
     let next = place.drive();
     assert_eq!(next.exits(0).stdout, "next\n");
-    assert_eq!(next.stderr, format!("note: session {id} was ended and cleaned up: its runner had died\n"));
+    assert_eq!(next.stderr, format!("note: session {other} was ended and cleaned up: its runner had died\n"));
+    assert_eq!(place.show(&other)["cause"], "runner_died");
+    let go = json!({"AttachStdout": true, "Cmd": ["/bin/bash", "-c", ": > /tmp/go"], "User": "0"});
+    let (status, exec) = engine_with("POST", &format!("/containers/{container}/exec"), &go);
+    assert_eq!(status, 201, "{exec}");
+    let exec = exec["Id"].as_str().expect("an id");
+    let resumed = Session::of(place.command(["resume", &id, "--json"]));
+    until("it goes on", || place.kinds(&id, "resumed") == 1);
+    assert_eq!(engine_with("POST", &format!("/exec/{exec}/start"), &json!({"Detach": true})).0, 200);
+    let last = resumed.end().exits(0).json_lines().pop().expect("events");
+    assert_eq!((&last["cause"], &last["text"]), (&json!("done"), &json!("went\n")));
     place.assert_clean();
-    assert_eq!((place.owners(), &place.show(&id)["cause"]), (0, &json!("runner_died")));
+    assert_eq!(place.owners(), 0);
 }

@@ -120,6 +120,7 @@ fn a_session_is_stopped_from_elsewhere() {
 #[test]
 fn several_are_stopped_at_once() {
     let (place, _) = sleepy();
+    place.agent("worker", "scale = 4\n");
     let mut sessions: Vec<Session> = (0..4).map(|_| place.start(&[])).collect();
     let ids: Vec<String> = sessions.iter_mut().map(Session::id).collect();
     let containers: Vec<String> = sessions.iter_mut().map(Session::container).collect();

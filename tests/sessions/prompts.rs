@@ -32,7 +32,7 @@ fn text_from_outside_cannot_forge_a_part() {
     assert!(system.starts_with("You are the agent `worker`.") && system.ends_with("\n\nDo what the script says.\n"));
 }
 
-/// The journal's first line has what the session was made of; its second has what was staged.
+/// The journal's first line has what the session was made of; a later one has what the sandbox was made of.
 #[test]
 fn the_journal_begins_with_everything_that_the_session_needs() {
     let place = Place::new();
@@ -44,11 +44,9 @@ fn the_journal_begins_with_everything_that_the_session_needs() {
     for long in ["system", "prompt"] {
         assert!(started.as_object_mut().expect("an object").remove(long).is_some(), "{long}");
     }
-    let image = started["image_id"].take();
-    assert!(image.as_str().is_some_and(|id| id.starts_with("sha256:")), "{image}");
     let expected = json!({
         "agent": "worker", "project": place.project().canonicalize().expect("it is there"),
-        "trigger": {"type": "manual"}, "params": {}, "image": "runner/minimal", "image_id": Value::Null,
+        "trigger": {"type": "manual"}, "params": {}, "image": "runner/minimal",
         "model": "script",
         "limits": {
             "sandbox": {
@@ -58,7 +56,9 @@ fn the_journal_begins_with_everything_that_the_session_needs() {
         }
     });
     assert_eq!(started, expected);
-    let informed = place.bodies(session, "informed").remove(0);
+    let informed = place.bodies(session, "informed").pop().expect("of the slot, and of the sandbox");
+    let image = informed["content"]["image_id"].as_str().expect("an id");
+    assert!(image.starts_with("sha256:"), "{informed}");
     let staged = informed["content"]["staged"].as_str().expect("a digest");
     assert!(staged.len() == 64 && staged.bytes().all(|byte| byte.is_ascii_hexdigit()), "{informed}");
 }

@@ -37,7 +37,10 @@ answer      Done.
 TIME started    worker
   say hello
 TIME informed   runner
+  slot: after TIME
+TIME informed   runner
   container: ID
+  image_id: DIGEST
   staged: ID
 TIME assistant  turn 1 · 10 tokens in, 2 out
   I look.
@@ -51,8 +54,8 @@ TIME assistant  turn 2 · 20 tokens in, 3 out
 TIME ended      done the agent is done
 "#);
     insta::assert_snapshot!(place.masked(&place.run(["ps", "--all"]).exits(0).stdout), @"
-SESSION   AGENT   STATE  STARTED              TOOK
-SESSION  worker  done   TIME  TIME
+SESSION   AGENT   STATE  STARTED              AGE     TOKENS  LOCK  STATUS
+SESSION  worker  done   TIME  TIME  35
 ");
     assert_eq!(place.run(["ps"]).exits(0).stdout, "SESSION  AGENT  STATE  STARTED  AGE  TOKENS  LOCK  STATUS\n");
 }
@@ -77,11 +80,14 @@ fn a_kept_sandbox_is_marked() {
 fn an_ended_session_as_json() {
     let place = Place::new();
     let id = talk(&place);
-    insta::assert_snapshot!(place.masked(&place.run(["show", &id[..34], "--json"]).exits(0).stdout), @r#"{"session":"SESSION","agent":"worker","project":"PROJECT","state":"ended","started_at":"TIME","ended_at":"TIME","cause":"done","exit_code":0,"message":"the agent is done","stop_requested_by":null,"container":{"name":"NAME","id":"ID"},"sandbox_kept":false,"task":"say hello","model":"script","image":"runner/minimal","turns":2,"calls":1,"failed_calls":1,"tokens":{"input":30,"cached":4,"output":5},"status":null,"answer":"Done.","returned":null}"#);
+    insta::assert_snapshot!(place.masked(&place.run(["show", &id[..34], "--json"]).exits(0).stdout), @r#"{"session":"SESSION","agent":"worker","project":"PROJECT","parent":null,"state":"ended","waiting_for":null,"paused":false,"status":null,"lock":null,"tokens":{"input":30,"cached":4,"output":5},"overcommit":false,"started_at":"TIME","ended_at":"TIME","cause":"done","exit_code":0,"message":"the agent is done","stop_requested_by":null,"container":{"name":"NAME","id":"ID"},"sandbox_kept":false,"task":"say hello","model":"script","image":"runner/minimal","turns":2,"calls":1,"failed_calls":1,"answer":"Done.","returned":null,"tree":{"root":"SESSION","sessions":1,"tokens":35,"max_tokens":null},"called":[],"calls_made":[],"calls_served":[],"wait":null}"#);
     let listed = place.run(["ps", "--all", "--json"]).exits(0).json();
     assert_eq!((listed.as_array().map(Vec::len), &listed[0]["session"]), (Some(1), &json!(id)));
     let kinds: Vec<Value> = place.events(&id).iter().map(|event| event["kind"].clone()).collect();
-    assert_eq!(kinds, ["started", "informed", "assistant", "tool_started", "tool_finished", "assistant", "ended"]);
+    assert_eq!(
+        kinds,
+        ["started", "informed", "informed", "assistant", "tool_started", "tool_finished", "assistant", "ended"]
+    );
 }
 
 /// `logs -f` goes on as long as the session does, and ends with it.
@@ -97,8 +103,8 @@ fn logs_are_followed_until_the_end() {
     follower.line_with("call       bash");
     assert_eq!(place.show(&id)["state"], "running");
     insta::assert_snapshot!(place.masked(&place.run(["ps"]).exits(0).stdout), @"
-SESSION   AGENT   STATE    STARTED              TOOK
-SESSION  worker  running  TIME  TIME
+SESSION   AGENT   STATE    STARTED              AGE     TOKENS  LOCK  STATUS
+SESSION  worker  running  TIME  TIME  0
 ");
     place.run(["stop", &id]).exits(0);
     session.end().exits(125);

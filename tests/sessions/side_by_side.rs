@@ -9,6 +9,7 @@ use crate::harness::{Place, long_sleep, processes, until};
 #[test]
 fn two_starts_at_once() {
     let place = Place::new();
+    place.agent("worker", "scale = 2\n");
     let sleep = long_sleep();
     place.script(&json!([
         {"calls": [{"id": "a", "tool": "bash", "args": {

@@ -95,7 +95,7 @@ async fn set(store: &dyn Store, project: &Project, agent: Option<String>, paused
     };
     if !paused && !still.is_empty() {
         still.iter_mut().filter(|name| name.is_empty()).for_each(|name| "the whole project".clone_into(name));
-        said.push_str(&format!("; still paused: {}", still.join(", ")));
+        said = format!("{said}; still paused: {}", still.join(", "));
     }
     Ok(sanitise::line(&said).into_owned())
 }

@@ -17,6 +17,7 @@ use crate::observe::sanitise;
 use crate::store::{Session, SessionFilter, Status};
 
 /// Arguments of `runner ps`.
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -132,7 +133,7 @@ impl Listing {
         let live = sessions.iter().filter(|session| session.end.is_none()).map(|session| session.project.clone());
         let projects: BTreeSet<String> = live.chain(project.or_else(|| overview::here().ok())).collect();
         let around = Surroundings::of(&*records.store, projects).await?;
-        let placed = if args.tree { below_callers(sessions) } else { flat(sessions) };
+        let placed = if args.tree { below_callers(&sessions) } else { flat(sessions) };
         let mut sessions = Vec::new();
         for (session, depth) in placed {
             let condition = records.condition(&session, around.wait(&session))?;
@@ -186,7 +187,7 @@ fn flat(sessions: Vec<Session>) -> Vec<(Session, usize)> {
 }
 
 /// Each session below the one that called it, as far as that is listed, in the order of the calls.
-fn below_callers(sessions: Vec<Session>) -> Vec<(Session, usize)> {
+fn below_callers(sessions: &[Session]) -> Vec<(Session, usize)> {
     let listed: BTreeSet<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
     let is_top = |session: &&Session| session.parent.as_deref().is_none_or(|parent| !listed.contains(parent));
     // What is looked at next stands last, the newest top first.

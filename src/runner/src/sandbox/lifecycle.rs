@@ -74,6 +74,7 @@ pub struct Sandbox {
     counters: Mutex<Counters>,
     copies: AtomicU64,
     staged: Option<String>,
+    image_id: String,
     notices: Vec<String>,
 }
 
@@ -87,6 +88,7 @@ struct Started {
     environment: Vec<String>,
     orphan_grace: u32,
     staged: Option<String>,
+    image_id: String,
     notices: Vec<String>,
 }
 
@@ -145,6 +147,7 @@ impl Sandbox {
                 pid: Some(launched.pid),
                 ids: launched.ids,
                 environment: image.environment.clone(),
+                image_id: image.id.clone(),
                 orphan_grace: order.orphan_grace,
                 staged: Some(staged),
                 notices: launched.notices,
@@ -211,6 +214,7 @@ impl Sandbox {
             pid: found.pid,
             ids,
             environment: image.environment,
+            image_id: image.id,
             orphan_grace,
             staged: None,
             notices: Vec::new(),
@@ -226,7 +230,7 @@ impl Sandbox {
         gid: u32,
         started: Started,
     ) -> Result<Sandbox, SandboxError> {
-        let Started { thawing, id, pid, ids, environment, orphan_grace, staged, notices } = started;
+        let Started { thawing, id, pid, ids, environment, orphan_grace, staged, image_id, notices } = started;
         // The handle is opened before the first word of PID 1, which then proves that the pid was not another's by now.
         let init = pid.map(|pid| Init::open(pid).map(|init| (pid, init)));
         let Some(Ok((pid, init))) = init else {
@@ -276,6 +280,7 @@ impl Sandbox {
             counters: Mutex::new(counters),
             copies: AtomicU64::new(0),
             staged,
+            image_id,
             notices,
             watching,
         })
@@ -396,6 +401,11 @@ impl Sandbox {
     /// The session's user and group ids.
     pub fn ids(&self) -> Ids {
         self.ids
+    }
+
+    /// The engine's id of the image that it was made from.
+    pub fn image_id(&self) -> &str {
+        &self.image_id
     }
 
     /// SHA-256 over the staged files of the agent; none for a sandbox that was taken up again.

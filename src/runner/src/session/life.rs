@@ -176,7 +176,12 @@ impl Life<'_> {
     async fn record_sandbox(&self, sandbox: &Sandbox, name: &str) -> Result<(), StoreError> {
         let container = Container { name: name.to_owned(), id: Some(sandbox.container_id().to_owned()) };
         self.means.store.set_container(self.journal.key(), self.journal.generation(), container).await?;
-        let content = serde_json::json!({"container": sandbox.container_id(), "staged": sandbox.staged()});
+        // Which image a name stands for, and what the agent's files are, is known now and not when it was queued.
+        let content = serde_json::json!({
+            "container": sandbox.container_id(),
+            "image_id": sandbox.image_id(),
+            "staged": sandbox.staged(),
+        });
         self.journal.record_later(&Event::Informed(Informed { source: "runner".to_owned(), content })).await;
         Ok(())
     }

@@ -112,7 +112,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) async fn new() -> Fleet {
+    pub(crate) fn new() -> Fleet {
         Fleet { place: Place::new() }
     }
 
@@ -235,7 +235,7 @@ fn a_failure_is_called_one() {
 /// CLI-22, CLI-28: what a fleet is at, whoever drives it.
 #[tokio::test]
 async fn a_fleet_is_listed() {
-    let fleet = Fleet::new().await;
+    let fleet = Fleet::new();
     fleet.waiting_root_and_queued_child().await;
     let place = &fleet.place;
     place.queued("other").await;
@@ -274,7 +274,7 @@ async fn a_fleet_is_listed() {
 /// CLI-22: a session's words at each step of its way.
 #[tokio::test]
 async fn a_session_is_called_what_it_is() {
-    let fleet = Fleet::new().await;
+    let fleet = Fleet::new();
     let place = &fleet.place;
     let store = &place.records.store;
     let words = async |id: &str| {

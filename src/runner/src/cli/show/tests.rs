@@ -82,7 +82,7 @@ async fn a_recorded_session_becomes_a_script() {
 /// CLI-24: a session's place among others.
 #[tokio::test]
 async fn a_session_of_a_fleet_is_shown() {
-    let fleet = Fleet::new().await;
+    let fleet = Fleet::new();
     fleet.waiting_root_and_queued_child().await;
     let shown = async |id: &str, json: bool| {
         let mut out = Vec::new();

@@ -104,7 +104,7 @@ async fn a_mistyped_name_stops_nothing() {
 #[tokio::test]
 async fn what_nobody_drives_is_ended_here() {
     for (how, cause) in [(StopHow::Orderly, "stopped"), (StopHow::Kill, "killed")] {
-        let fleet = Fleet::new().await;
+        let fleet = Fleet::new();
         let (root, child) = fleet.waiting_root_and_queued_child().await;
         fleet.place.queued("alone").await;
         let (code, said, engines) = stopped(&fleet.place, asked(&["alone"], 5, how)).await;

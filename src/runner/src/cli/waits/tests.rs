@@ -10,7 +10,7 @@ async fn shown(records: &Records, json: bool) -> String {
 /// CLI-5, CLI-25: of one project, or of all.
 #[tokio::test]
 async fn waits_are_listed() {
-    let fleet = Fleet::new().await;
+    let fleet = Fleet::new();
     fleet.waiting_root_and_queued_child().await;
     let records = &fleet.place.records;
     insta::assert_snapshot!(shown(records, false).await, @"
