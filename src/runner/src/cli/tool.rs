@@ -255,7 +255,7 @@ impl Work<'_> {
                 },
                 why = &mut interruption, if end.is_none() => {
                     cancel.cancel();
-                    if matches!(why.cause, EndCause::Interrupted | EndCause::Stopped) {
+                    if matches!(why.cause, EndCause::Interrupted | EndCause::Stopped | EndCause::Killed) {
                         enough.cancel();
                     } else {
                         // What else was asked for learns that the sandbox is gone.

@@ -472,7 +472,9 @@ impl Journal {
             CallsAfter::GoOn
         } else {
             let message = format!("the session that called it ended: {}", cause.as_str());
-            let (end, ended) = last_line(EndCause::Stopped, message, true, None);
+            // Who kills means the whole tree.
+            let how = if cause == EndCause::Killed { cause } else { EndCause::Stopped };
+            let (end, ended) = last_line(how, message, true, None);
             CallsAfter::Cancel { end, ended, detach: last.detach }
         };
         let seat = Seat { key: self.key, generation: self.generation };
