@@ -49,7 +49,7 @@ pub async fn run(args: ResumeArgs) -> Result<u8, Failure> {
         let after = newest_line(&*records.store, session.key).await?;
         let interrupt = signals::interrupt();
         let ended = follow(&*records.store, &records.state, &session.id, after, &*watcher, &interrupt).await?;
-        return Ok(ended.end.map_or(0, |(end, _)| end.exit_code));
+        return Ok(super::start::code(&ended, &interrupt));
     }
     if !session.slotted {
         let hint = format!("`runner stop {}` removes what is left of it", session.id);

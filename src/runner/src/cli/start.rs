@@ -3,21 +3,23 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::agent::AgentArgs;
 use super::driving::{self, Screen};
 use super::follow::follow;
 use super::{means, output, progress, signals};
 use crate::dispatch::seat;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::gateway::{Client, CopyIn, CopyOut, NewStart};
 use crate::model::{self, PromptParts};
 use crate::project::Agent;
 use crate::session::begin;
+use crate::session::journal::EndCause;
 use crate::session::owner::Owner;
 use crate::session::progress::Watcher;
 use crate::state::State;
-use crate::store::{SqliteStore, Store};
+use crate::store::{Session, SqliteStore, Store};
 
 /// Longest task in bytes.
 const MAX_TASK: u64 = 1024 * 1024;
@@ -164,8 +166,17 @@ fn handed_over(args: &StartArgs, task: Option<String>) -> Result<NewStart, Failu
 /// Follows a session that another process drives, to its end.
 async fn followed(state: &State, id: &str, watcher: &dyn Watcher) -> Result<u8, Failure> {
     let store = SqliteStore::open(state.root())?;
-    let ended = follow(&store, state, id, 0, watcher, &signals::interrupt()).await?;
-    Ok(ended.end.map_or(0, |(end, _)| end.exit_code))
+    let interrupt = signals::interrupt();
+    Ok(code(&follow(&store, state, id, 0, watcher, &interrupt).await?, &interrupt))
+}
+
+/// The exit code for a session that was followed: its own, and that of Ctrl-C when it ended for that.
+pub(super) fn code(ended: &Session, interrupt: &CancellationToken) -> u8 {
+    match &ended.end {
+        Some((end, _)) if end.cause == EndCause::Stopped.as_str() && interrupt.is_cancelled() => exit::INTERRUPTED,
+        Some((end, _)) => end.exit_code,
+        None => 0,
+    }
 }
 
 /// Says which session was queued.
