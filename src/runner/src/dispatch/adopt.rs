@@ -97,7 +97,7 @@ impl<D: Drive + 'static> Dispatch<D> {
     }
 
     /// Compares the three lists; returns how often that has failed in a row.
-    async fn reconcile(self: &Rc<Self>, failures: u32) -> u32 {
+    pub(super) async fn reconcile(self: &Rc<Self>, failures: u32) -> u32 {
         match self.compare().await {
             Ok(()) => {
                 if failures > 0 {
@@ -123,6 +123,7 @@ impl<D: Drive + 'static> Dispatch<D> {
         }
         self.look_for_lost().await?;
         self.remove_sandboxes().await;
+        self.compared.set(true);
         Ok(())
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Dispatch<D> {
     drive: D,
     crew: RefCell<HashMap<SessionKey, crew::Member>>,
     mode: Cell<Mode>,
+    /// Store, containers and folders have been compared.
+    compared: Cell<bool>,
     /// Something here has changed: a driver is done, or the mode.
     nudge: Notify,
 }
@@ -120,6 +122,7 @@ impl<D: Drive + 'static> Dispatch<D> {
             drive,
             crew: RefCell::default(),
             mode: Cell::new(Mode::Working),
+            compared: Cell::new(false),
             nudge: Notify::new(),
         })
     }
@@ -135,8 +138,12 @@ impl<D: Drive + 'static> Dispatch<D> {
             () = self.keep_schedules() => {}
             () = self.forget() => {}
         }
-        // One of the loops may have been at it.
-        self.remove_sandboxes().await;
+        // One of the loops may have been at it, or has not come to it.
+        if self.compared.get() {
+            self.remove_sandboxes().await;
+        } else {
+            self.reconcile(0).await;
+        }
     }
 
     /// Takes no new work but what the call trees at work need to come to their ends; [`Dispatch::run`] returns when the
