@@ -272,6 +272,11 @@ impl Life<'_> {
                 let (key, generation) = (self.journal.key(), self.journal.generation());
                 self.means.store.sandbox_removed(key, generation).await.map_err(|error| unrecorded(&error))?;
             }
+            if let (true, Err(error)) = (removed, &recorded) {
+                // What was removed has made room, perhaps; without an end the session would be driven again, and has no
+                // container any more. Somebody who has fenced this driver is not disturbed.
+                let _ = self.journal.end(EndCause::Store, error.to_string(), true).await;
+            }
         }
         self.watcher.see(&Progress::Ended {
             session: &self.id,
