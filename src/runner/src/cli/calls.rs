@@ -1,12 +1,12 @@
 //! `runner calls`: which agent has called which, and has no answer yet.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use serde_json::json;
 
 use super::overview::{self, OverviewArgs};
 use super::ps::short;
-use super::records::{Records, RecordsError, unless_closed};
+use super::records::{Records, RecordsError};
 use super::table::{self, Cell, Style};
 use crate::store::{CallRecord, CallStatus};
 
@@ -26,10 +26,7 @@ pub struct CallsArgs {
 
 /// Lists them, oldest first.
 pub async fn run(args: CallsArgs) -> Result<u8, RecordsError> {
-    let project = args.overview.project()?;
-    let records = Records::open()?;
-    let out = &mut io::stdout().lock();
-    unless_closed(list(&records, project, args.overview.json, Style::of_stdout(), out).await)
+    overview::show(&args.overview, list).await
 }
 
 async fn list(

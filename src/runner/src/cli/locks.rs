@@ -1,12 +1,12 @@
 //! `runner locks`: which locks are held, and by whom.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use serde_json::json;
 
 use super::overview::{self, OverviewArgs, left};
 use super::ps::short;
-use super::records::{Records, RecordsError, unless_closed};
+use super::records::{Records, RecordsError};
 use super::table::{self, Cell, Style};
 use crate::store::Lock;
 
@@ -26,10 +26,7 @@ pub struct LocksArgs {
 
 /// Lists them.
 pub async fn run(args: LocksArgs) -> Result<u8, RecordsError> {
-    let project = args.overview.project()?;
-    let records = Records::open()?;
-    let out = &mut io::stdout().lock();
-    unless_closed(list(&records, project, args.overview.json, Style::of_stdout(), out).await)
+    overview::show(&args.overview, list).await
 }
 
 async fn list(

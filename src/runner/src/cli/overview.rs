@@ -1,11 +1,11 @@
 //! What `queue`, `locks`, `waits` and `calls` share: of which project, and as a table or as JSON.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::records::RecordsError;
+use super::records::{Records, RecordsError, unless_closed};
 use super::table::{self, Cell, Style};
 use crate::observe::sanitise;
 use crate::project::{Project, ProjectError};
@@ -45,6 +45,17 @@ pub(super) fn here() -> Result<String, RecordsError> {
     let folder = std::env::current_dir()
         .map_err(|error| ProjectError::Unreadable { file: PathBuf::from("."), why: error.to_string() })?;
     Ok(Project::root_of(&folder)?.display().to_string())
+}
+
+/// Opens the records and lets `list` print what it finds of the project that is meant, as JSON or in the style of
+/// standard output.
+pub(super) async fn show(
+    args: &OverviewArgs,
+    list: impl AsyncFnOnce(&Records, Option<String>, bool, Style, &mut dyn Write) -> Result<u8, RecordsError>,
+) -> Result<u8, RecordsError> {
+    let project = args.project()?;
+    let records = Records::open()?;
+    unless_closed(list(&records, project, args.json, Style::of_stdout(), &mut io::stdout().lock()).await)
 }
 
 /// A row for people, and the same for programs.

@@ -1,11 +1,11 @@
 //! `runner queue`: which sessions wait for a slot.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::Write;
 
 use super::overview::{self, Entry, OverviewArgs};
 use super::ps::{object, short};
-use super::records::{Records, RecordsError, unless_closed};
+use super::records::{Records, RecordsError};
 use super::surroundings::Surroundings;
 use super::table::{self, Cell, Style};
 use crate::observe::sanitise;
@@ -27,10 +27,7 @@ pub struct QueueArgs {
 
 /// Lists them, in the order in which they go on.
 pub async fn run(args: QueueArgs) -> Result<u8, RecordsError> {
-    let project = args.overview.project()?;
-    let records = Records::open()?;
-    let out = &mut io::stdout().lock();
-    unless_closed(list(&records, project, args.overview.json, Style::of_stdout(), out).await)
+    overview::show(&args.overview, list).await
 }
 
 async fn list(

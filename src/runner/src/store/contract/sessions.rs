@@ -226,6 +226,7 @@ pub(super) async fn parts_of_ids_find_one_session(place: impl Place) {
     assert_eq!(id("aa").await, Ok("0198-aa".into()), "the end of an id");
     assert_eq!(id("b-2").await, Ok("0198-ab-2".into()));
     assert_eq!(id("98-a").await, Err(StoreError::UnknownSession { id: "98-a".into() }), "the middle is no name");
+    assert_eq!(id("").await, Err(StoreError::UnknownSession { id: String::new() }), "nothing is no part of a name");
     assert_eq!(id("0%").await, Err(StoreError::UnknownSession { id: "0%".into() }));
     let ambiguous = id("0198-a").await.unwrap_err();
     assert_eq!(

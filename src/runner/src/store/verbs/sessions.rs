@@ -79,7 +79,7 @@ pub(crate) fn find(db: &Connection, asked: String) -> Result<Result<Session, Sto
     let end = format!("{asked}\u{10ffff}");
     let mut found = db
         .prepare_cached(&format!(
-            "{SELECT} WHERE (id >= ?1 AND id < ?2) OR substr(id, -length(?1)) = ?1 ORDER BY id LIMIT 5"
+            "{SELECT} WHERE ?1 <> '' AND ((id >= ?1 AND id < ?2) OR substr(id, -length(?1)) = ?1) ORDER BY id LIMIT 5"
         ))?
         .query_map(params![asked, end], session_of)?
         .collect::<Result<Vec<_>, _>>()?;
